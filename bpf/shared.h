@@ -2,7 +2,7 @@
 /*
  * Every map that several objects share. The queue probe's object owns them: the
  * gates and the governor's programs are loaded with the probe's maps in place
- * of their own (crates/weir-bpf/src/shared.rs).
+ * of their own (crates/weir-bpf/src/probe.rs).
  */
 #ifndef WEIR_SHARED_H
 #define WEIR_SHARED_H

@@ -11,7 +11,7 @@ use crate::abi;
 use crate::channels::{self, Channel};
 use crate::error::Result;
 use crate::mapped::Mapped;
-use crate::shared::open_map;
+use crate::object::open_map;
 use crate::skeleton::input::types;
 use crate::units::{CpuId, Nanos, Permille};
 use crate::verdict::Kind;

@@ -12,7 +12,7 @@ use crate::accounts::{monotonic_now, until};
 use crate::error::{Error, Result};
 use crate::gate::QueueProbe;
 use crate::mapped::Mapped;
-use crate::shared::{id_of, open_map};
+use crate::object::{id_of, open_map};
 use crate::skeleton::queue::types;
 use crate::sync::lock;
 use crate::units::Nanos;

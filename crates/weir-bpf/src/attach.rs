@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use crate::attach_mode::failed;
 use crate::clsact::Filter;
 use crate::error::{Error, Result};
-use crate::shared::{load_program, owned};
+use crate::object::{load_program, owned};
 use crate::units::IfIndex;
 
 pub use crate::attach_mode::AttachMode;

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use crate::attach::{self, AttachMode, Attached};
 use crate::error::Result;
-use crate::shared::load;
+use crate::object::load;
 use crate::skeleton::bare::{BareSkel, BareSkelBuilder};
 use crate::test_run::{self, TimedRun};
 use crate::units::IfIndex;

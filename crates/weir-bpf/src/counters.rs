@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::shared::open_map;
+use crate::object::open_map;
 use crate::skeleton::gate::types;
 use crate::verdict::{Reason, Verdict};
 

@@ -5,8 +5,8 @@ use libbpf_rs::Link;
 use libbpf_rs::skel::OpenSkel;
 
 use crate::error::{Error, Result};
+use crate::object::{globals, load};
 use crate::probe::{QueueProbe, share};
-use crate::shared::{globals, load};
 use crate::skeleton::egress::{EgressSkel, EgressSkelBuilder};
 use crate::sys::link::Links;
 use crate::sys::netns::NetNs;

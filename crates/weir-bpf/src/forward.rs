@@ -13,7 +13,7 @@ use crate::attach::AttachMode;
 use crate::error::{Error, Result};
 use crate::gate::{Gate, QueueProbe};
 use crate::mapped::Mapped;
-use crate::shared::globals;
+use crate::object::globals;
 use crate::skeleton::wall::types::weir_wall_side as Side;
 use crate::sys::ethtool;
 use crate::sys::local_table::LocalAddresses;

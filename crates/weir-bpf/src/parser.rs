@@ -10,7 +10,7 @@ use std::ptr;
 use libbpf_rs::libbpf_sys;
 
 use crate::error::{Error, Result};
-use crate::shared::{globals, load};
+use crate::object::{globals, load};
 use crate::skeleton::parser::{ParserSkel, ParserSkelBuilder, types};
 use crate::test_run;
 use crate::units::IfIndex;

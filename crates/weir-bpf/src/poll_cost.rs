@@ -5,7 +5,7 @@ use std::ptr;
 use libbpf_rs::skel::Skel;
 
 use crate::error::{Error, Result};
-use crate::shared::{globals, load};
+use crate::object::{globals, load};
 use crate::skeleton::poll_cost::{PollCostSkel, PollCostSkelBuilder, types};
 use crate::units::Nanos;
 

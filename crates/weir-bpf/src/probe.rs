@@ -10,8 +10,8 @@ use libbpf_rs::{MapCore, Object, OpenObject, num_possible_cpus};
 use crate::accounts::ACCOUNTS;
 use crate::error::{Error, Result};
 use crate::features::tracepoint_shows;
+use crate::object::{globals, load};
 use crate::samples::SAMPLES;
-use crate::shared::{globals, load};
 use crate::skeleton::queue::{QueueMaps, QueueSkel, QueueSkelBuilder};
 
 const PROBE: &str = "the queue probe";
@@ -107,7 +107,7 @@ pub(crate) fn share_maps(open: &mut OpenObject, probe: &QueueProbe) -> libbpf_rs
 /// Gives an object that is open the probe's maps in place of its own, and the seed of their hash.
 macro_rules! share {
     ($open:expr, $probe:expr) => {{
-        crate::shared::globals($open.maps.rodata_data.as_deref_mut()).hash_seed =
+        crate::object::globals($open.maps.rodata_data.as_deref_mut()).hash_seed =
             $probe.hash_seed();
         crate::probe::share_maps($open.open_object_mut(), $probe)?;
     }};

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use crate::attach::{self, Attached};
 use crate::error::Result;
 use crate::mapped::Mapped;
-use crate::shared::{globals, load};
+use crate::object::{globals, load};
 use crate::skeleton::replies::{RepliesSkel, RepliesSkelBuilder};
 use crate::units::{IfIndex, Nanos};
 

@@ -9,7 +9,7 @@ use libbpf_rs::MapCore;
 use crate::abi;
 use crate::error::Result;
 use crate::mapped::Mapped;
-use crate::shared::open_map;
+use crate::object::open_map;
 use crate::skeleton::queue::types;
 use crate::units::IfIndex;
 use crate::verdict::Reason;

@@ -6,9 +6,9 @@ use libbpf_rs::skel::{OpenSkel, Skel};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::error::{Error, Result};
+use crate::object::{globals, load};
 use crate::probe::{QueueProbe, share};
 use crate::record::records;
-use crate::shared::{globals, load};
 use crate::skeleton::softirq::{SoftirqSkel, SoftirqSkelBuilder, types};
 use crate::units::{CpuId, Nanos};
 

@@ -8,8 +8,8 @@ use rustix::process::Pid;
 use crate::abi;
 use crate::error::{Error, Result};
 use crate::mapped::Mapped;
+use crate::object::{globals, load};
 use crate::replies::QUESTIONS;
-use crate::shared::{globals, load};
 use crate::skeleton::steps::{StepsSkel, StepsSkelBuilder};
 use crate::units::{CpuId, Nanos};
 

@@ -19,7 +19,7 @@ use crate::abi;
 use crate::accounts::monotonic_now;
 use crate::attach::{AttachMode, Attachment, by_link};
 use crate::error::{Error, Result};
-use crate::shared::{globals, load};
+use crate::object::{globals, load};
 use crate::skeleton::traffic::{TrafficSkelBuilder, types};
 use crate::sys::link::Links;
 use crate::sys::netns::NetNs;
@@ -27,7 +27,8 @@ use crate::sys::sched;
 use crate::test_run;
 use crate::units::{CpuId, IfIndex, Nice};
 
-pub use self::spec::{Flaw, FlowSpec, Lengths, RAW_LEN_MAX, Sources, Transport};
+use self::spec::{ETHERNET_LEN, refused};
+pub use self::spec::{Flaw, FlowSpec, Lengths, RAW_LEN_MAX, STAMP_LEN, Sources, Stamp, Transport};
 
 /// How many flows one generator mixes. Flows with a lower index go first when several are due.
 pub const FLOWS: usize = abi::TRAFFIC_FLOWS;
@@ -38,29 +39,6 @@ const RUNS_PER_CALL: i32 = 1 << 17;
 const RUNS_PER_BATCH: u32 = 64;
 
 const GENERATOR: &str = "the traffic generator";
-const ETHERNET_LEN: usize = 14;
-/// Longest frame that an Ethernet interface takes, without its checksum.
-const FRAME_LEN_MAX: usize = 1514;
-/// Bytes of [`Stamp`] at the start of a UDP payload that has room for them.
-pub const STAMP_LEN: usize = 14;
-
-/// What stands at the start of each generated UDP payload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
-    /// When the packet was made, `CLOCK_MONOTONIC`, nanoseconds.
-    pub sent_ns: u64,
-    /// Number of the packet in its flow, from 0, modulo 2^32.
-    pub sequence: u32,
-}
-
-impl Stamp {
-    /// The stamp of a payload, or `None` if it is too short for one.
-    pub fn parse(payload: &[u8]) -> Option<Self> {
-        let sent_ns = u64::from_ne_bytes(payload.get(..8)?.try_into().ok()?);
-        let sequence = u32::from_ne_bytes(payload.get(8..12)?.try_into().ok()?);
-        (payload.len() >= STAMP_LEN).then_some(Self { sent_ns, sequence })
-    }
-}
 
 /// Packets per flow since the flows were last set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -287,8 +265,4 @@ impl Generator {
         }
         Ok(())
     }
-}
-
-fn refused(problem: String) -> Error {
-    Error::refused(problem, "see the limits in weir_bpf::traffic::FlowSpec")
 }

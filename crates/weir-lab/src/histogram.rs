@@ -5,7 +5,7 @@
 
 use std::sync::atomic::Ordering;
 
-use weir_bpf::sys::shared::SharedCounters;
+use weir_bpf::sys::shared_memory::SharedCounters;
 
 /// Slots of an octave: the middle of one is within 0.8 % of the values that it stands for.
 const OCTAVE_SLOTS: usize = 46;

@@ -14,7 +14,7 @@ fn modules(dir: &Path, name: &str, found: &mut BTreeMap<String, String>) {
         let inner = format!("{name}::{stem}");
         match path.extension().and_then(|it| it.to_str()) {
             None => modules(&path, &inner, found),
-            Some("rs") if !stem.contains("test") => {
+            Some("rs") if stem != "tests" && !stem.ends_with("_tests") => {
                 let named = if matches!(stem, "lib" | "main" | "mod") { name } else { &inner };
                 found.insert(named.into(), fs::read_to_string(path).unwrap());
             }
@@ -47,14 +47,20 @@ fn expand(prefix: &str, used: &str, paths: &mut Vec<String>) {
 fn named(text: &str) -> Vec<String> {
     let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
     let code: String = code.lines().filter(|line| !line.trim().starts_with("//")).collect();
-    let uses = code.split("use ").skip(1).filter_map(|rest| rest.split_once(';'));
     // Not the word in a text.
     let is_path = |char: char| char.is_alphanumeric() || "_:{},* ".contains(char);
-    let uses = uses.filter(|(used, _)| used.chars().all(is_path) && used.contains("::"));
-    let mut paths = Vec::new();
-    uses.for_each(|(used, _)| expand("", used, &mut paths));
+    let (mut paths, mut others) = (Vec::new(), String::new());
+    for (nth, piece) in code.split("use ").enumerate() {
+        match piece.split_once(';') {
+            Some((used, after)) if nth > 0 && used.contains("::") && used.chars().all(is_path) => {
+                expand("", used, &mut paths);
+                others += after;
+            }
+            _ => others += piece,
+        }
+    }
     let word = |char: char| !char.is_alphanumeric() && char != '_' && char != ':';
-    paths.extend(code.split(word).filter(|path| path.contains("::")).map(String::from));
+    paths.extend(others.split(word).filter(|path| path.contains("::")).map(String::from));
     paths
 }
 
@@ -79,7 +85,7 @@ fn place(all: &BTreeMap<String, String>, module: &str, path: &str) -> Option<Str
 #[test]
 fn modules_stand_in_layers() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    for name in ["weir", "weir-lab", "weir-policy"] {
+    for name in ["weir", "weir-bpf", "weir-lab", "weir-policy"] {
         let mut all = BTreeMap::new();
         modules(&crates.join(name).join("src"), "crate", &mut all);
         // The root names its modules.

@@ -10,7 +10,7 @@ use libbpf_rs::libbpf_sys;
 
 use self::translate::Next;
 use crate::error::{Error, Result};
-use crate::shared::load_program;
+use crate::object::load_program;
 
 /// A compiled expression, for one interface.
 #[derive(Clone, Debug)]

@@ -5,10 +5,10 @@ use std::collections::{HashMap, HashSet};
 
 use libbpf_rs::Link;
 
-use super::{Found, GroupMark, Policy, Process, ProcessId, Started};
+use super::process::{Found, GroupMark, Policy, Process, ProcessId, Started};
 use crate::error::{Error, Result};
+use crate::object::load;
 use crate::record::each;
-use crate::shared::load;
 use crate::skeleton::holders::{HoldersSkelBuilder, types};
 use crate::units::{Nice, SocketInode, Uid};
 

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fs;
 
-use super::{Found, Policy, Process, ProcessId, Started};
+use super::process::{Found, Policy, Process, ProcessId, Started};
 use crate::error::{Error, Result};
 use crate::sys::stat::Stat;
 use crate::units::{Nice, SocketInode, Uid};

@@ -21,7 +21,7 @@ pub mod netns;
 pub mod packet;
 pub mod procfile;
 pub mod sched;
-pub mod shared;
+pub mod shared_memory;
 pub mod snmp;
 pub mod sock_diag;
 mod sockopt;

@@ -223,6 +223,24 @@ impl AsFd for Socket {
     }
 }
 
+/// Asks one question over a socket of its own, so that an answer cut short harms no later one.
+pub(super) fn ask(
+    protocol: Option<Protocol>,
+    kind: u16,
+    flags: u16,
+    body: &[u8],
+) -> rustix::io::Result<Vec<(u16, Vec<u8>)>> {
+    Socket::open(protocol)?.ask(kind, flags, body)
+}
+
+/// The same of rtnetlink.
+pub(super) fn ask_route<T: Parseable<[u8]>>(
+    request: &RouteNetlinkMessage,
+    flags: u16,
+) -> rustix::io::Result<Vec<T>> {
+    Socket::open(None)?.route(request, flags)
+}
+
 pub(super) fn open_generic() -> rustix::io::Result<Socket> {
     Socket::open(Some(netlink::GENERIC))
 }

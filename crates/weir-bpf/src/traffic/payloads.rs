@@ -1,7 +1,6 @@
 //! How long packets are.
 
-use super::spec::{FlowSpec, Lengths, Transport};
-use super::{FRAME_LEN_MAX, refused};
+use super::spec::{FRAME_LEN_MAX, FlowSpec, Lengths, Transport, refused};
 use crate::abi::TRAFFIC_LENGTHS as LENGTHS;
 use crate::error::Result;
 

@@ -2,12 +2,36 @@
 
 use std::net::IpAddr;
 
-use super::STAMP_LEN;
 use crate::abi;
+use crate::error::Error;
 use crate::units::{MacAddr, PacketsPerSec};
 
 /// Length of the longest [`FlowSpec::frame`], bytes.
 pub const RAW_LEN_MAX: usize = abi::TRAFFIC_START_LEN;
+
+pub(super) const ETHERNET_LEN: usize = 14;
+/// Longest frame that an Ethernet interface takes, without its checksum.
+pub(super) const FRAME_LEN_MAX: usize = 1514;
+/// Bytes of [`Stamp`] at the start of a UDP payload that has room for them.
+pub const STAMP_LEN: usize = 14;
+
+/// What stands at the start of each generated UDP payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// When the packet was made, `CLOCK_MONOTONIC`, nanoseconds.
+    pub sent_ns: u64,
+    /// Number of the packet in its flow, from 0, modulo 2^32.
+    pub sequence: u32,
+}
+
+impl Stamp {
+    /// The stamp of a payload, or `None` if it is too short for one.
+    pub fn parse(payload: &[u8]) -> Option<Self> {
+        let sent_ns = u64::from_ne_bytes(payload.get(..8)?.try_into().ok()?);
+        let sequence = u32::from_ne_bytes(payload.get(8..12)?.try_into().ok()?);
+        (payload.len() >= STAMP_LEN).then_some(Self { sent_ns, sequence })
+    }
+}
 
 /// What a flow's packets carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,4 +202,8 @@ impl FlowSpec {
             ..Self::udp((nobody, nobody), (nowhere, nowhere), (0, 0))
         }
     }
+}
+
+pub(super) fn refused(problem: String) -> Error {
+    Error::refused(problem, "see the limits in weir_bpf::traffic::FlowSpec")
 }

@@ -4,8 +4,10 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::payloads::Payloads;
-use super::spec::{Flaw, FlowSpec, RAW_LEN_MAX, Sources, Transport};
-use super::{ETHERNET_LEN, FRAME_LEN_MAX, STAMP_LEN, refused};
+use super::spec::{
+    ETHERNET_LEN, FRAME_LEN_MAX, Flaw, FlowSpec, RAW_LEN_MAX, STAMP_LEN, Sources, Transport,
+    refused,
+};
 use crate::error::Result;
 use crate::skeleton::traffic::types;
 use crate::units::PacketsPerSec;

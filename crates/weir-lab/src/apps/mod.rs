@@ -24,7 +24,7 @@ use rustix::process::{Signal, set_parent_process_death_signal, setsid};
 use serde::{Deserialize, Serialize};
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sched;
-use weir_bpf::sys::shared::SharedCounters;
+use weir_bpf::sys::shared_memory::SharedCounters;
 use weir_bpf::units::{CpuId, Nice};
 
 pub use self::compute::Pauses;

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use weir_bpf::sys::shared::SharedCounters;
+use weir_bpf::sys::shared_memory::SharedCounters;
 
 use super::slots;
 use super::sockets::{connect_udp, stay};

@@ -3,7 +3,7 @@
 use std::io;
 
 use nfq::{Queue, Verdict};
-use weir_bpf::sys::shared::SharedCounters;
+use weir_bpf::sys::shared_memory::SharedCounters;
 
 use super::slots;
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use weir_bpf::sys::shared::SharedCounters;
+use weir_bpf::sys::shared_memory::SharedCounters;
 
 use crate::histogram;
 

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt::set_socket_linger;
-use weir_bpf::sys::shared::SharedCounters;
+use weir_bpf::sys::shared_memory::SharedCounters;
 
 use super::compute::run_first;
 use super::slots;

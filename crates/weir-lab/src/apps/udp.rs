@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use serde::{Deserialize, Serialize};
 use weir_bpf::accounts::monotonic_now;
-use weir_bpf::sys::shared::SharedCounters;
+use weir_bpf::sys::shared_memory::SharedCounters;
 use weir_bpf::traffic::Stamp;
 use weir_socket::{DEFAULT_RING_BYTES, LazyUdpSocket};
 

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use serde_json::Value;
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sched;
-use weir_bpf::sys::shared::SharedCounters;
+use weir_bpf::sys::shared_memory::SharedCounters;
 use weir_bpf::sys::stat::Stat;
 use weir_bpf::units::{CpuId, Nanos, Nice};
 

@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 
 use crate::error::{Error, Result};
-use crate::shared::load;
+use crate::object::load;
 use crate::skeleton::device::{DeviceSkel, DeviceSkelBuilder};
 use crate::sys::link::object;
 use crate::test_run;

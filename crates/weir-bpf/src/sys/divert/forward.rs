@@ -5,8 +5,9 @@ use std::io;
 use netlink_packet_core::NLM_F_ACK;
 use rustix::io::Errno;
 
-use super::filter::{ipsec, reverse_path};
-use super::{legacy, nft, proc, programs, read_proc, rules, tc};
+use super::on_the_way::{OnTheWay, ipsec, reverse_path};
+use super::way::Way;
+use super::{proc, programs, rules, tc};
 use crate::sys::netlink::{Attributes, attribute, open_generic};
 use crate::sys::procfile::ProcFile;
 use crate::sys::{ethtool, local_table};
@@ -30,18 +31,15 @@ pub type Interface = (IfIndex, String);
 /// tells of changes.
 #[derive(Debug, Default)]
 pub struct ForwardFilters {
-    /// What was found for interfaces of these names in a generation of the rules.
-    nft: Option<(u32, Vec<String>, Vec<String>)>,
+    on_the_way: OnTheWay,
 }
 
 impl ForwardFilters {
     /// What packets meet that come in by the first of these interfaces and leave by another of them, wherever they
     /// leave: one line each. What cannot be read counts.
     pub fn on_the_way(&mut self, interfaces: &[Interface]) -> Vec<String> {
-        let mut found = self.nft(interfaces);
-        found.extend(legacy::anything(&legacy::LOCAL_HOOKS));
-        found.extend(programs::at_netfilter(&legacy::LOCAL_HOOKS));
-        found.extend(ipsec());
+        let names: Vec<String> = interfaces.iter().map(|(_, name)| name.clone()).collect();
+        let mut found = self.on_the_way.read(Way::Through, &names);
         found.extend(proc::ipvs(&mut ProcFile::new(proc::IP_VS)).map(|ipvs| ipvs.to_string()));
         found.extend(rules::beyond_default());
         found.extend(MULTIPATH.into_iter().filter_map(multipath));
@@ -54,28 +52,6 @@ impl ForwardFilters {
             found.extend(programs::at(*ifindex, name, programs::Place::TcxIngress));
         }
         found
-    }
-
-    fn nft(&mut self, interfaces: &[Interface]) -> Vec<String> {
-        let unread = |errno| vec![format!("the rules of nftables cannot be read: {errno}")];
-        let generation = match nft::generation() {
-            Ok(Some(generation)) => generation,
-            Ok(None) => return Vec::new(),
-            Err(errno) => return unread(errno),
-        };
-        let names: Vec<String> = interfaces.iter().map(|(_, name)| name.clone()).collect();
-        if let Some((of, among, known)) = &self.nft
-            && (*of, among) == (generation, &names)
-        {
-            return known.clone();
-        }
-        match nft::on_the_way(&names) {
-            Ok(found) => {
-                self.nft = Some((generation, names, found.clone()));
-                found
-            }
-            Err(errno) => unread(errno),
-        }
     }
 }
 
@@ -129,7 +105,7 @@ fn unfinished(name: &str) -> Option<String> {
 /// `ip6_forward()` and `ip6_rcv_core()` drop what `bpf_fib_lookup()`, which asks the interface alone, finds a way for.
 fn ipv6_is_off(name: &str) -> Option<String> {
     let of = |name: &str, what: &str| {
-        let value = read_proc(&format!("/proc/sys/net/ipv6/conf/{name}/{what}"));
+        let value = proc::read(&format!("/proc/sys/net/ipv6/conf/{name}/{what}"));
         value.map(|value| !matches!(value.trim(), "" | "0"))
     };
     let read = || {
@@ -153,7 +129,7 @@ fn unlisted() -> Option<String> {
 }
 
 fn multipath(path: &str) -> Option<String> {
-    match read_proc(path) {
+    match proc::read(path) {
         Ok(value) if matches!(value.trim(), "" | "0") => None,
         Ok(_) => Some(format!("{path} is not 0: ports choose among several routes")),
         Err(error) => Some(format!("{path} cannot be read: {error}")),

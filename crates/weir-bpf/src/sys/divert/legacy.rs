@@ -5,13 +5,13 @@
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-use super::Diversion;
-use super::conntrack::Connections;
+use super::diversion::Diversion;
 use super::expression::{IPPROTO_TCP, half, hides_connections, matching, target};
 use super::kind::DiversionKind;
 use super::ports::{Conditions, PortSet};
 use super::proc::read;
 use super::translation::Translation;
+use super::way::{IP_HOOKS, Way};
 use crate::sys::netlink::text;
 use crate::sys::procfile::ProcFile;
 use crate::sys::sockopt;
@@ -38,10 +38,6 @@ const STANDARD_VERDICT_OFFSET: usize = 32;
 const VERDICT_QUEUE: i32 = -4;
 /// -NF_ACCEPT - 1.
 const VERDICT_ACCEPT: i32 = -2;
-/// FORWARD, OUTPUT and POSTROUTING: not on the way to a local socket.
-pub(super) const HOOKS_ELSEWHERE: [usize; 3] = [2, 3, 4];
-/// LOCAL_IN and LOCAL_OUT: not on the way of a packet that is forwarded.
-pub(super) const LOCAL_HOOKS: [usize; 2] = [1, 3];
 
 struct Family {
     names: &'static str,
@@ -85,20 +81,18 @@ pub(super) fn tables() -> [ProcFile; 2] {
     FAMILIES.each_ref().map(|family| ProcFile::new(family.names))
 }
 
-/// What the calling thread's network namespace has; without `connections`, they are not looked at.
+/// What the calling thread's network namespace has.
 pub(super) fn iptables(
     tables: &mut [ProcFile; 2],
-    mut connections: Option<&mut Connections>,
     translation: &mut Translation,
 ) -> Vec<Diversion> {
-    let each = |(family, names)| of_family(family, names, connections.as_deref_mut(), translation);
+    let each = |(family, names)| of_family(family, names, translation);
     FAMILIES.iter().zip(tables).flat_map(each).collect()
 }
 
 fn of_family(
     family: &Family,
     names: &mut ProcFile,
-    mut connections: Option<&mut Connections>,
     translation: &mut Translation,
 ) -> Vec<Diversion> {
     let names = match names.read() {
@@ -110,22 +104,13 @@ fn of_family(
         let place = format!("{} table {table}", family.command);
         match entries(family, table) {
             Ok((info, entries)) => {
-                let of_table = judge(family, &place, &info, &entries, table == "nat");
-                let translates = of_table.iter().any(|one| one.kind == DiversionKind::Nat);
-                if table == "nat"
-                    && !translates
-                    && let Some(connections) = connections.as_deref_mut()
-                {
-                    // It has no generations: while there is a rule, connections are not asked about.
-                    found.extend(connections.still_translated(&place, None));
-                }
+                found.extend(judge(family, &place, &info, &entries, table == "nat"));
                 if table == "nat" {
                     translation.add_table(&place);
                 }
                 for rule in Rules::new(family, &entries).flatten() {
                     translate(family, &place, &info, &rule, translation);
                 }
-                found.extend(of_table);
             }
             Err(errno) => found.push(Diversion::unknown(&place, errno)),
         }
@@ -133,12 +118,12 @@ fn of_family(
     found
 }
 
-/// Tables that do more than accept everything, one line each; the policies of hooks that are elsewhere do not count.
-pub(super) fn anything(elsewhere: &[usize]) -> Vec<String> {
-    FAMILIES.iter().flat_map(|family| of_family_anything(family, elsewhere)).collect()
+/// Tables that do more than accept everything, one line each; of policies, only those on this way count.
+pub(super) fn met(way: Way) -> Vec<String> {
+    FAMILIES.iter().flat_map(|family| of_family_met(family, way)).collect()
 }
 
-fn of_family_anything(family: &Family, elsewhere: &[usize]) -> Vec<String> {
+fn of_family_met(family: &Family, way: Way) -> Vec<String> {
     let names = match read(family.names) {
         Ok(names) => names,
         Err(error) => return vec![format!("{}: {error}", family.names)],
@@ -156,9 +141,7 @@ fn of_family_anything(family: &Family, elsewhere: &[usize]) -> Vec<String> {
                 == Some(VERDICT_ACCEPT)
         };
         word(&info, ENTRIES_COUNT_OFFSET) != Some(policies)
-            || (0..5).any(|hook| {
-                hooks & (1 << hook) != 0 && !elsewhere.contains(&hook) && !accepts(hook)
-            })
+            || (0..IP_HOOKS).any(|hook| hooks & (1 << hook) != 0 && way.has(hook) && !accepts(hook))
     };
     let describe = |table| format!("{} table {table} has rules", family.command);
     names.lines().filter(active).map(describe).collect()
@@ -307,7 +290,7 @@ fn target_of(target_struct: &[u8]) -> Option<(DiversionKind, String)> {
 /// Whether a rule is in a built-in chain that no packet passes on its way to a local socket.
 fn is_elsewhere(info: &[u8], at: usize) -> bool {
     let hooks = word(info, NAME_BYTES).unwrap_or_default();
-    HOOKS_ELSEWHERE.iter().any(|hook| {
+    (0..IP_HOOKS).filter(|hook| !Way::In.has(*hook)).any(|hook| {
         let bound = |offset| word(info, offset + 4 * hook).map(|bound| bound as usize);
         let within = bound(HOOK_ENTRY_OFFSET).is_some_and(|first| at >= first)
             && bound(UNDERFLOW_OFFSET).is_some_and(|last| at <= last);

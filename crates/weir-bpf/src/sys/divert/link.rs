@@ -6,11 +6,11 @@ use netlink_packet_route::link::{LinkHeader, LinkMessage};
 use rustix::io::Errno;
 
 use super::device::Device;
+use super::diversion::{Diversion, Sight};
 use super::kind::DiversionKind;
-use super::{Diversion, Sight, ask_route};
 use crate::sys::ethtool;
 use crate::sys::link::numbered;
-use crate::sys::netlink::Attributes;
+use crate::sys::netlink::{Attributes, ask_route};
 use crate::units::IfIndex;
 
 const IFLA_IFNAME: u16 = 3;

@@ -6,24 +6,23 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP};
+use netlink_packet_core::NLM_F_ACK;
 use rustix::io::Errno;
 use rustix::net::netlink;
 
-use super::conntrack::Connections;
+use super::diversion::Diversion;
 use super::expression::{Element, HAVE_HELPERS, is_for_tcp};
 use super::kind::DiversionKind;
+use super::nfnetlink::{ALL, NFNL_SUBSYS_NFTABLES, body, dump};
+use super::sets;
 use super::translation::{Table, Translation};
-use super::{Diversion, ask, sets};
-use crate::sys::netlink::{Attributes, text};
+use super::way::Way;
+use crate::sys::netlink::{Attributes, ask, text};
 
-pub(super) const NFNL_SUBSYS_NFTABLES: u16 = 10;
 const GETCHAIN: u16 = 4;
 const GETRULE: u16 = 7;
 const GETGEN: u16 = 16;
 const GETOBJ: u16 = 19;
-/// `struct nfgenmsg`: family, version, resource.
-pub(super) const NFGENMSG_BYTES: usize = 4;
 const NFTA_GEN_ID: u16 = 1;
 const NFTA_CHAIN_TABLE: u16 = 1;
 const NFTA_CHAIN_NAME: u16 = 3;
@@ -48,20 +47,12 @@ const NFPROTO_INET: u8 = 1;
 const NFPROTO_IPV4: u8 = 2;
 const NFPROTO_NETDEV: u8 = 5;
 const NFPROTO_IPV6: u8 = 10;
-/// A way through the kernel: the hooks on it, of IP and of a device.
-type Way = (&'static [u32], &'static [u32]);
-/// To a local socket: PRE_ROUTING, LOCAL_IN; ingress.
-const INCOMING: Way = (&[0, 1], &[0]);
-/// From one interface to another: PRE_ROUTING, FORWARD, POST_ROUTING; ingress, egress.
-const FORWARDING: Way = (&[0, 2, 4], &[0, 1]);
-const NF_INET_INGRESS: u32 = 5;
+const NF_INET_INGRESS: usize = 5;
 
 /// What was found in one generation of the rules.
 #[derive(Debug, Default)]
 pub(super) struct Rules {
     found: Vec<Diversion>,
-    /// Chains of type nat, where there are no rules that translate.
-    idle_nat: Option<String>,
     translation: Translation,
 }
 
@@ -78,7 +69,7 @@ impl Rules {
     }
 
     fn try_read(ifname: &str) -> rustix::io::Result<Self> {
-        let chains = chains(ifname)?;
+        let chains = chains(Way::In, ifname)?;
         let objects = objects()?;
         let is_synproxy =
             |(_, kind): &(String, Option<u32>)| kind.is_none_or(|kind| kind == NFT_OBJECT_SYNPROXY);
@@ -99,30 +90,16 @@ impl Rules {
             findings.add_rule(&chains, &rule);
             translating.add_rule(&rule);
         }
-        let found = findings.into_diversions();
-        let translates = found.iter().any(|diversion| diversion.kind == DiversionKind::Nat);
-        let nat_chain = chains.iter().find(|(_, chain)| chain.nat).map(|(place, _)| place.name());
-        let idle_nat = nat_chain.filter(|_| !translates);
-        Ok(Self { found, idle_nat, translation: translating.into_translation() })
+        let translation = translating.into_translation();
+        Ok(Self { found: findings.into_diversions(), translation })
     }
 
     pub(super) fn translation(&self) -> &Translation {
         &self.translation
     }
 
-    /// What diverts now, by the rules of this generation; without `connections`, they are not looked at.
-    pub(super) fn diversions(
-        &self,
-        generation: u32,
-        connections: Option<&mut Connections>,
-    ) -> Vec<Diversion> {
-        let mut all = self.found.clone();
-        // The hooks of a nat chain without rules go on translating the connections that they know.
-        let idle_nat = self.idle_nat.as_deref();
-        if let (Some(chain), Some(connections)) = (idle_nat, connections) {
-            all.extend(connections.still_translated(chain, Some(generation)));
-        }
-        all
+    pub(super) fn diversions(&self) -> &[Diversion] {
+        &self.found
     }
 }
 
@@ -139,18 +116,6 @@ pub(super) fn generation() -> rustix::io::Result<Option<u32>> {
         Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::PROTONOSUPPORT) => Ok(None),
         Err(errno) => Err(errno),
     }
-}
-
-/// Asked about every table.
-const ALL: [u8; NFGENMSG_BYTES] = [0; NFGENMSG_BYTES];
-
-pub(super) fn dump(what: u16, request: &[u8]) -> rustix::io::Result<Vec<(u16, Vec<u8>)>> {
-    ask(Some(netlink::NETFILTER), NFNL_SUBSYS_NFTABLES << 8 | what, NLM_F_DUMP, request)
-}
-
-/// A message's attributes.
-pub(super) fn body(message: &[u8]) -> Attributes<'_> {
-    Attributes::of(message.get(NFGENMSG_BYTES..).unwrap_or_default())
 }
 
 /// The objects' tables and types, where they have one.
@@ -199,16 +164,14 @@ impl Place {
 
 /// A chain that the kernel calls by itself.
 struct BaseChain {
-    /// Whether this interface's incoming packets pass it.
-    incoming: bool,
-    /// Whether packets pass it that are forwarded from this interface or to it.
-    forwarding: bool,
+    /// Whether packets pass it that go this way, by this interface.
+    is_met: bool,
     nat: bool,
     /// Whether packets are dropped that no rule takes.
     drops: bool,
 }
 
-fn chains(ifname: &str) -> rustix::io::Result<BTreeMap<Place, BaseChain>> {
+fn chains(way: Way, ifname: &str) -> rustix::io::Result<BTreeMap<Place, BaseChain>> {
     let mut chains = BTreeMap::new();
     for (_, message) in dump(GETCHAIN, &ALL)? {
         let place = Place::of(&message, NFTA_CHAIN_TABLE, NFTA_CHAIN_NAME).ok_or(Errno::BADMSG)?;
@@ -216,10 +179,8 @@ fn chains(ifname: &str) -> rustix::io::Result<BTreeMap<Place, BaseChain>> {
         if !chain.has(NFTA_CHAIN_HOOK) {
             continue;
         }
-        let is_on = |way| is_on(way, place.family, chain.within(NFTA_CHAIN_HOOK), ifname);
         let base = BaseChain {
-            incoming: is_on(INCOMING),
-            forwarding: is_on(FORWARDING),
+            is_met: is_met(way, place.family, chain.within(NFTA_CHAIN_HOOK), ifname),
             nat: chain.text(NFTA_CHAIN_TYPE).is_some_and(|kind| kind == "nat"),
             drops: chain.big_endian(NFTA_CHAIN_POLICY).is_some_and(|policy| policy != NF_ACCEPT),
         };
@@ -229,11 +190,12 @@ fn chains(ifname: &str) -> rustix::io::Result<BTreeMap<Place, BaseChain>> {
 }
 
 /// Whether this interface's packets pass a hook on this way; one without a number may be any.
-fn is_on((of_ip, of_device): Way, family: u8, hook: Attributes<'_>, ifname: &str) -> bool {
+fn is_met(way: Way, family: u8, hook: Attributes<'_>, ifname: &str) -> bool {
     let Some(number) = hook.big_endian(NFTA_HOOK_HOOKNUM) else { return true };
+    let number = number as usize;
     match family {
-        NFPROTO_NETDEV => of_device.contains(&number) && names(hook, ifname),
-        _ => of_ip.contains(&number) || number == NF_INET_INGRESS && names(hook, ifname),
+        NFPROTO_NETDEV => way.has_at_device(number) && names(hook, ifname),
+        _ => way.has(number) || number == NF_INET_INGRESS && names(hook, ifname),
     }
 }
 
@@ -268,53 +230,35 @@ impl<'a> Rule<'a> {
     }
 }
 
-/// Whatever rules and policies incoming packets meet, one line each: a chain that others jump to counts,
-/// whoever jumps.
-pub(super) fn anything(ifname: &str) -> rustix::io::Result<Vec<String>> {
-    let chains = chains(ifname)?;
-    let mut found: BTreeSet<String> = chains
-        .iter()
-        .filter(|(_, chain)| chain.drops && chain.incoming)
-        .map(|(place, _)| format!("{} has the policy drop", place.name()))
-        .collect();
-    for (_, message) in &dump(GETRULE, &ALL)? {
-        let rule = Rule::of(message).ok_or(Errno::BADMSG)?;
-        let place = &rule.place;
-        if !place.is_of_ip() {
-            continue;
-        }
-        if chains.get(place).is_none_or(|chain| chain.incoming) {
-            found.insert(format!("{} has rules", place.name()));
-        } else if !rule.is_whole || rule.elements.iter().any(Element::asks_conntrack) {
-            found.insert(format!(
-                "{} asks for connections, which packets on a ring make none of",
-                place.name()
-            ));
-        }
-    }
-    Ok(found.into_iter().collect())
-}
-
-/// Whatever rules, policies and translation packets meet that are forwarded between these interfaces, one line each.
-pub(super) fn on_the_way(ifnames: &[String]) -> rustix::io::Result<Vec<String>> {
+/// Whatever rules, policies and translation packets meet that go this way by one of these interfaces, one line each: a
+/// chain that others jump to counts, whoever jumps.
+pub(super) fn met(way: Way, ifnames: &[String]) -> rustix::io::Result<Vec<String>> {
     let mut found = BTreeSet::new();
     let rules = dump(GETRULE, &ALL)?;
     for ifname in ifnames {
-        let chains = chains(ifname)?;
+        let chains = chains(way, ifname)?;
         for (place, chain) in &chains {
-            if chain.drops && chain.forwarding {
+            if chain.drops && chain.is_met {
                 found.insert(format!("{} has the policy drop", place.name()));
             }
             // Without rules, it still translates the connections that it knows.
-            if chain.nat {
+            if chain.nat && way == Way::Through {
                 found.insert(format!("{} translates (NAT)", place.name()));
             }
         }
         for (_, message) in &rules {
-            let place =
-                Place::of(message, NFTA_RULE_TABLE, NFTA_RULE_CHAIN).ok_or(Errno::BADMSG)?;
-            if place.is_of_ip() && chains.get(&place).is_none_or(|chain| chain.forwarding) {
+            let Rule { place, elements, is_whole } = Rule::of(message).ok_or(Errno::BADMSG)?;
+            let asks = || !is_whole || elements.iter().any(Element::asks_conntrack);
+            if !place.is_of_ip() {
+                continue;
+            }
+            if chains.get(&place).is_none_or(|chain| chain.is_met) {
                 found.insert(format!("{} has rules", place.name()));
+            } else if way == Way::In && asks() {
+                found.insert(format!(
+                    "{} asks for connections, which packets on a ring make none of",
+                    place.name()
+                ));
             }
         }
     }
@@ -339,7 +283,7 @@ impl Translating {
         }
         for (place, chain) in chains {
             if let Some(table) = tables.get_mut(&place.table_name()) {
-                table.add_base_chain(&place.chain, chain.incoming);
+                table.add_base_chain(&place.chain, chain.is_met);
             }
         }
         Ok(Self { tables, translation: Translation::default() })
@@ -394,7 +338,7 @@ impl Findings {
         let Rule { place, elements, is_whole } = rule;
         // Translation works in all its chains, whichever hook they are at; so may a chain that
         // others jump to.
-        let concerns = |chain: &BaseChain| chain.incoming || chain.nat;
+        let concerns = |chain: &BaseChain| chain.is_met || chain.nat;
         if !place.is_of_ip() || !chains.get(place).is_none_or(concerns) {
             return;
         }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::Diversion;
+use super::diversion::Diversion;
 use super::kind::DiversionKind;
 use crate::sys::procfile::ProcFile;
 
@@ -41,7 +41,7 @@ pub(super) fn multicast_forwarding(ifname: &str) -> Vec<Diversion> {
 }
 
 /// Empty if the kernel has no such file, as without IPVS, IPv6 or multicast routing.
-pub(in crate::sys) fn read(path: &str) -> io::Result<String> {
+pub(super) fn read(path: &str) -> io::Result<String> {
     ProcFile::new(path).read().map(str::to_owned)
 }
 

@@ -7,11 +7,12 @@ use std::sync::OnceLock;
 use libbpf_rs::{Link, libbpf_sys};
 use rustix::io::Errno;
 
-use super::Diversion;
+use super::diversion::Diversion;
 use super::kind::DiversionKind;
+use super::way::Way;
 use crate::error::{Error, Result};
+use crate::object::load;
 use crate::record::each;
-use crate::shared::load;
 use crate::skeleton::netfilter::{NetfilterSkelBuilder, types};
 use crate::sys::netns::NetNs;
 use crate::units::IfIndex;
@@ -68,12 +69,12 @@ pub(super) fn at(ifindex: IfIndex, name: &str, place: Place) -> Option<String> {
     }
 }
 
-/// Programs at netfilter's hooks, a line if there are any that are not elsewhere.
-pub(super) fn at_netfilter(elsewhere: &[usize]) -> Option<String> {
+/// Programs at netfilter's hooks on a way, a line if there are any.
+pub(super) fn at_netfilter(way: Way) -> Option<String> {
     let mut found = None;
     let read = netfilter_links().and_then(|links| {
         each(links, NETFILTER, |link: types::weir_netfilter_link| {
-            if !elsewhere.contains(&(link.hooknum as usize)) {
+            if way.has(link.hooknum as usize) {
                 found = Some(link.prog_id);
             }
         })

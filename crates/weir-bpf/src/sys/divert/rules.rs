@@ -7,8 +7,9 @@ use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessa
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use rustix::io::Errno;
 
+use super::diversion::Diversion;
 use super::kind::DiversionKind;
-use super::{Diversion, ask_route};
+use crate::sys::netlink::ask_route;
 
 const RT_TABLE_LOCAL: u32 = 255;
 /// default, main, local.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::expression::NFTA_DATA_VALUE;
-use super::nft::{NFGENMSG_BYTES, body, dump};
+use super::nfnetlink::{NFGENMSG_BYTES, body, dump};
 use crate::sys::netlink::{Attributes, attribute};
 
 const GETSET: u16 = 10;

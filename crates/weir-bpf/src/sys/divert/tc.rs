@@ -4,9 +4,9 @@ use netlink_packet_core::NLM_F_DUMP;
 use netlink_packet_route::tc::TcHandle;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
 
+use super::diversion::Diversion;
 use super::kind::DiversionKind;
-use super::{Diversion, ask_route};
-use crate::sys::netlink::Attributes;
+use crate::sys::netlink::{Attributes, ask_route};
 use crate::sys::tc::{Hook, Listed, filters_at, queueing_disciplines};
 use crate::units::IfIndex;
 

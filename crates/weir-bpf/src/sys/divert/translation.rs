@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Diversion;
+use super::diversion::Diversion;
 use super::expression::{Element, Leads};
 use super::kind::DiversionKind;
 use super::ports::{Conditions, PortSet};
@@ -45,6 +45,16 @@ impl Translation {
         self.hidden.extend(other.hidden.iter().cloned());
         for (place, ports) in &other.ports {
             self.add_ports(place, ports);
+        }
+    }
+
+    /// Where conntrack is not asked: a table without rules translates the connections that it knows.
+    pub(super) fn add_idle(self, found: &mut Vec<Diversion>) {
+        let tables: Vec<String> = self.tables.into_iter().collect();
+        if !tables.is_empty() && found.iter().all(|one| one.kind != DiversionKind::Nat) {
+            let detail =
+                format!("{}: no rules, but connections may still be translated", tables.join(", "));
+            found.push(Diversion::new(DiversionKind::Nat, detail));
         }
     }
 

@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::netlink;
 
-use super::conntrack::Connections;
 use super::device::DeviceProbe;
+use super::diversion::{Diversion, Sight};
 use super::kind::DiversionKind;
 use super::link::Link;
-use super::nft::{self, NFNL_SUBSYS_NFTABLES, Rules};
+use super::nfnetlink::NFNL_SUBSYS_NFTABLES;
+use super::nft::{self, Rules};
 use super::translation::Translation;
-use super::{Diversion, Sight, legacy, proc, programs, rules, tc};
+use super::{legacy, proc, programs, rules, tc};
 use crate::error::{Error, Result};
 use crate::sys::link::object;
 use crate::sys::netlink::{Message, Socket};
@@ -78,7 +79,6 @@ pub struct DiversionWatch {
     rules: Option<(u32, String, Rules)>,
     /// Their generation may have changed, also by elements of sets.
     rules_stale: bool,
-    connections: Connections,
     rested_at: Instant,
 }
 
@@ -130,7 +130,6 @@ impl DiversionWatch {
             routed: None,
             rules: None,
             rules_stale: true,
-            connections: Connections::default(),
             rested_at: Instant::now(),
         })
     }
@@ -176,7 +175,7 @@ impl DiversionWatch {
     }
 
     /// Looks. Programs with these numbers (the kernel's) at tc ingress are the caller's own and do not
-    /// count. What cannot be read counts as [`super::DiversionKind::Unknown`].
+    /// count. What cannot be read counts as [`DiversionKind::Unknown`].
     pub fn read(&mut self, own_programs: &[u32]) -> Vec<Diversion> {
         let begun = own_cpu_time();
         // What has changed until now is about to be read; what cannot be heard of is read, too.
@@ -200,7 +199,6 @@ impl DiversionWatch {
             Err(error) => found.push(Diversion::unknown("interfaces on top", error)),
         }
         found.extend(self.tables(&routed.link.name));
-        self.connections.forget();
         found.extend(proc::ipvs(&mut self.ipvs));
         found.extend(programs::tcx(self.ifindex, own_programs));
         found.extend(programs::sk_lookup(&self.netns));
@@ -234,25 +232,17 @@ impl DiversionWatch {
     /// Of both kinds of tables: one may translate what the other does to connections.
     fn tables(&mut self, ifname: &str) -> Vec<Diversion> {
         let mut translation = Translation::default();
-        let mut connections =
-            (!self.sight.connections).then(|| std::mem::take(&mut self.connections));
-        let mut found = self.nftables(ifname, connections.as_mut(), &mut translation);
-        let tables = &mut self.legacy;
-        found.extend(legacy::iptables(tables, connections.as_mut(), &mut translation));
-        match connections {
-            Some(connections) => self.connections = connections,
-            None => translation.narrow(&mut found),
+        let mut found = self.nftables(ifname, &mut translation);
+        found.extend(legacy::iptables(&mut self.legacy, &mut translation));
+        match self.sight.connections {
+            true => translation.narrow(&mut found),
+            false => translation.add_idle(&mut found),
         }
         found
     }
 
     /// Rules are read again only if their generation has changed.
-    fn nftables(
-        &mut self,
-        ifname: &str,
-        connections: Option<&mut Connections>,
-        translation: &mut Translation,
-    ) -> Vec<Diversion> {
+    fn nftables(&mut self, ifname: &str, translation: &mut Translation) -> Vec<Diversion> {
         let of_name = |(_, name, _): &(u32, String, Rules)| name == ifname;
         if self.rules_stale || !self.rules.as_ref().is_some_and(of_name) {
             // Asked before the rules are read: a change in between is seen the next time.
@@ -269,8 +259,8 @@ impl DiversionWatch {
             }
             self.rules_stale = false;
         }
-        let Some((known, _, rules)) = &self.rules else { return Vec::new() };
+        let Some((_, _, rules)) = &self.rules else { return Vec::new() };
         translation.extend(rules.translation());
-        rules.diversions(*known, connections)
+        rules.diversions().to_vec()
     }
 }

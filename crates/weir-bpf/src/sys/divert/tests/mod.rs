@@ -13,7 +13,7 @@ use libbpf_rs::libbpf_sys;
 
 use super::kind::DiversionKind;
 use super::{DiversionWatch, Sight};
-use crate::shared::{load_program, owned};
+use crate::object::{load_program, owned};
 use crate::sys::link::Links;
 use crate::sys::test_support::{Sandbox, sh, try_sh};
 

@@ -166,28 +166,45 @@ fn rules_that_take_no_packet_elsewhere_are_let_off() {
     });
 }
 
+/// Without rules, they translate the connections that they know.
 #[test]
-fn connections_stay_translated_after_their_rule_has_gone() {
+fn rules_that_translate_are_found_and_their_tables_after_them() {
+    let case = |watch: &mut DiversionWatch, [add, remove]: [&str; 2]| {
+        let mut found = |script: &str| {
+            sh(script);
+            let found = watch.read(&[]);
+            assert_eq!(found.iter().map(|one| one.kind).collect::<Vec<_>>(), [Nat], "{script}");
+            found[0].detail.clone()
+        };
+        assert!(found(add).contains("with "), "{add}");
+        assert!(found(remove).contains(": no rules"), "{remove}");
+    };
     with_watch(|watch| {
-        sh("ip link set lo up
-            nft 'table ip t { chain c { type nat hook output priority 0; \
-                 udp dport 53 redirect to :5353; }; }'
-            echo 3 >/proc/sys/net/netfilter/nf_conntrack_udp_timeout");
-        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.send_to(b"query", "127.0.0.1:53").unwrap();
-        sh("nft flush chain ip t c");
-        let found = watch.read(&[]);
-        assert_eq!(found.iter().map(|one| one.kind).collect::<Vec<_>>(), [Nat]);
-        assert!(found[0].detail.contains("1 connection(s) still are translated"), "{found:?}");
-        wait_until("the connection has timed out", || watch.read(&[]).is_empty());
+        let add = "nft 'table ip t { chain c { type nat hook output priority 0; udp dport 53 redirect; }; }'";
+        case(watch, [add, "nft flush chain ip t c"]);
+        sh("nft delete table ip t");
+        assert_eq!(watch.read(&[]), []);
     });
+    for family in ["iptables", "ip6tables"] {
+        for variant in ["nft", "legacy"] {
+            // A table of legacy iptables stays.
+            with_watch(|watch| {
+                let command = format!("{family}-{variant} -t nat");
+                for rule in [
+                    "PREROUTING -p udp --dport 53 -j REDIRECT --to-ports 5353",
+                    "POSTROUTING -o far -j MASQUERADE",
+                ] {
+                    let [add, remove] = ["-A", "-D"].map(|what| format!("{command} {what} {rule}"));
+                    case(watch, [&add, &remove]);
+                }
+            });
+        }
+    }
 }
 
 #[test]
 fn rules_of_iptables_are_found_over_nftables_and_legacy() {
     let cases = [
-        (Nat, "-t nat", "PREROUTING -p udp --dport 53 -j REDIRECT --to-ports 5353"),
-        (Nat, "-t nat", "POSTROUTING -o far -j MASQUERADE"),
         (Tproxy, "-t mangle", "PREROUTING -p udp -j TPROXY --on-port 5000"),
         (NfQueue, "-t filter", "INPUT -p udp -j NFQUEUE --queue-num 3"),
         (NfQueue, "-t raw", "PREROUTING -p udp -j NFQUEUE --queue-num 3"),

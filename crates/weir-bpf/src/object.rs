@@ -1,4 +1,4 @@
-//! How objects are opened.
+//! How BPF objects, programs and maps are opened.
 
 use std::ffi::CStr;
 use std::io;
