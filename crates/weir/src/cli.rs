@@ -44,7 +44,8 @@ fn answered_with_ranges(command: clap::Command) -> clap::Command {
     let answer = |arg: Arg| {
         let kind = arg.get_value_parser().type_id();
         let is_text = kind == TypeId::of::<String>() || kind == TypeId::of::<PathBuf>();
-        let has_value = !arg.is_positional() && arg.get_action().takes_values();
+        let takes = arg.get_num_args().is_none_or(|count| count.takes_values());
+        let has_value = takes && !arg.is_positional() && arg.get_action().takes_values();
         if has_value && !is_text { arg.allow_hyphen_values(true) } else { arg }
     };
     command.mut_args(answer).mut_subcommands(answered_with_ranges)
@@ -305,6 +306,8 @@ pub struct GuardianArgs {
 mod tests {
     use clap::CommandFactory;
 
+    use weir_bpf::units::Nice;
+
     use super::*;
 
     #[test]
@@ -373,7 +376,8 @@ mod tests {
         let Command::Run(args) = Cli::try_parse_from(good.split(' ')).unwrap().command else {
             panic!("not run");
         };
-        assert_eq!((args.settings.nice, args.interfaces.len()), (Some(-5), 2));
+        let nice = args.settings.said.nice.map(|nice| nice.value);
+        assert_eq!((nice, args.interfaces.len()), (Some(Some(Nice(-5))), 2));
     }
 
     #[test]

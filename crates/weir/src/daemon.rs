@@ -19,14 +19,13 @@ use crate::error::{Error, Result};
 use crate::feedback::Feedback;
 use crate::governor::Governors;
 use crate::guardian::Guardian;
-use crate::interface::{Presence, Protected};
+use crate::interface::{self, Kernel, Presence, Protected};
 use crate::key::Key;
 use crate::lazy::LazyServer;
 use crate::report::{Report, summary};
 use crate::sample::late_drops;
 use crate::signals::Signals;
 use crate::sleep::Sleep;
-use crate::starter::{self, Starter};
 use crate::status::InterfaceStatus;
 
 const TICK: Duration = Duration::from_secs(1);
@@ -87,8 +86,8 @@ pub struct Wardens {
     pub guardian: Option<Guardian>,
     /// ...on these interfaces.
     pub keys: Vec<Key>,
-    /// Protects again what was lost and is back.
-    pub starter: Starter,
+    /// What the interfaces share, also one that was lost and is back.
+    pub kernel: Kernel,
     /// The interfaces' numbers, for those who watch elsewhere.
     pub numbers: Arc<Mutex<Vec<IfIndex>>>,
     /// Puts the gates to sleep.
@@ -394,7 +393,7 @@ impl Daemon {
         let mut rest = REGAIN;
         let lost = self.lost.iter().map(|lost| (lost.key(), lost.interface.clone()));
         // One that is down has no threads yet, which would be waited for.
-        let links = &self.wardens.starter.host.links;
+        let links = &self.wardens.kernel.host.links;
         let is_up =
             |name: &str| links.index(name).and_then(|at| links.info(at)).is_ok_and(|link| link.up);
         for (key, name) in lost.filter(|(_, name)| is_up(name)).collect::<Vec<_>>() {
@@ -416,7 +415,7 @@ impl Daemon {
 
     fn protect_again(&mut self, lost: &Key, name: &str) -> Result<()> {
         let Some(effective) = self.reloader.of(lost).cloned() else { return Ok(()) };
-        let host = &self.wardens.starter.host;
+        let host = &self.wardens.kernel.host;
         let claim = Claim::take(host, name, effective.attach(), &mut self.console)?;
         let key = claim.key(host);
         if self.wardens.guardian.is_none() || !self.wardens.keys.contains(&key) {
@@ -428,14 +427,15 @@ impl Daemon {
             self.wardens.keys = keys;
             self.employ(guardian);
         }
-        let settings = (self.reloader.config(), &effective);
-        let interface = self.wardens.starter.protect(claim, settings, &mut self.console)?;
-        starter::describe(&interface, &mut self.console);
+        let settings = effective.settings(&self.reloader.config().shares().settings());
+        let kernel = &self.wardens.kernel;
+        let interface = Protected::start(kernel, claim, settings, &mut self.console)?;
+        interface.describe(&mut self.console);
         self.reloader.regain(lost, interface.key());
         self.interfaces.push(interface);
         self.tell_numbers();
         // It is protected, whoever forwards.
-        if let Err(error) = starter::forward(&mut self.interfaces) {
+        if let Err(error) = interface::forward(&mut self.interfaces) {
             self.console.trouble(&error);
         }
         Ok(())
@@ -446,7 +446,7 @@ impl Daemon {
     }
 
     fn governors(&self) -> Option<&Rc<Governors>> {
-        self.wardens.starter.kernel.governors.as_ref()
+        self.wardens.kernel.governors.as_ref()
     }
 
     fn part(&mut self, interface: Protected) {

@@ -16,9 +16,10 @@ use weir_bpf::sys::divert::load_conntrack;
 use weir_bpf::sys::local_table::LocalAddresses;
 use weir_bpf::sys::snmp;
 use weir_bpf::sys::watch::InterfaceWatch;
-use weir_bpf::units::{IfIndex, Nanos};
+use weir_bpf::units::IfIndex;
 use weir_bpf::verdict::Reason;
 
+use self::napi::Polled;
 use crate::attach::{self, Attached};
 use crate::claim::Claim;
 use crate::clock;
@@ -37,7 +38,7 @@ use crate::rps;
 use crate::sample::{Rates, Sample, late_drops, top_discard};
 use crate::shadow;
 use crate::sleep::SleepStatus;
-use crate::softirq::{Limit, Limiter, in_softirq};
+use crate::softirq::{Limit, Limiter};
 use crate::status::{self, Drops, InterfaceStatus};
 use crate::threads::NapiThreads;
 
@@ -49,8 +50,10 @@ const LOOK_ANYWAY_TICKS: u32 = 10;
 /// How often the gate's channels are looked at for quiet ones, in seconds.
 const PRUNE_TICKS: u32 = 10;
 
-/// What all interfaces share of the kernel half.
+/// What all interfaces share.
 pub struct Kernel {
+    /// Where they are.
+    pub host: Rc<Host>,
     /// Teaches the gates.
     pub probe: Rc<QueueProbe>,
     /// Limits what is polled in softirqs.
@@ -89,13 +92,7 @@ pub struct Protected {
     counters_map_id: u32,
     channel_map_ids: ChannelMapIds,
     pruner: Pruner,
-    /// NAPI is polled as the settings say, or was.
-    switched: bool,
-    not_threaded: Option<String>,
-    /// The CPU time of its threads until the last tick.
-    threads_ran: Nanos,
-    /// Packets had come by then, and that time had not changed.
-    came_for_nothing: bool,
+    polled: Polled,
     news: Vec<String>,
     notes: Vec<String>,
     lazy: Option<String>,
@@ -128,45 +125,26 @@ pub struct Farewell {
 impl Protected {
     /// Protects a claimed interface. On failure everything is as before.
     pub fn start(
-        host: &Rc<Host>,
-        claim: Claim,
         kernel: &Kernel,
+        claim: Claim,
         settings: Settings,
         console: &mut Console,
     ) -> Result<Self> {
-        let (ifindex, interface) = (claim.ifindex, claim.interface());
+        let (ifindex, interface, host) = (claim.ifindex, claim.interface(), &kernel.host);
         // Opened before the addresses are read, so that no change falls between.
         let watch = InterfaceWatch::open(ifindex)?;
         load_conntrack();
-        let prepare = |place| {
-            let mut gate = match (claim.bare, settings.forward) {
-                (true, _) => Gate::load_bare(&kernel.probe),
-                (false, true) => Gate::load_forwarding(&kernel.probe),
-                (false, false) => Gate::load(&kernel.probe, place),
-            }?;
-            let diverting = Diverting::open(ifindex, gate.sight(), gate.program_id()?)?;
-            gate.configure(host.links.mac(ifindex)?, settings.policy);
-            gate.set_selective(settings.selective);
-            gate.set_protected_ports(settings.protected_ports.iter().copied());
-            set_addresses(&mut gate, ifindex)?;
-            diverting.tell(&mut gate);
-            gate.believe_for(BELIEVED);
-            Ok((gate, diverting))
-        };
+        let prepare = |place| load(kernel, &claim, &settings, place);
         let (gate, diverting, attached) = attach::attach(host, &claim, settings.attach, prepare)?;
         let mut notes = notes::at_start(ifindex, &interface, attached.mode);
         let rps = if settings.rps_off { steer_nowhere(host, &claim.journal)? } else { vec![] };
         notes.extend(rps::note(&rps::steering(&host.sysfs, &interface)));
         let late_dropped = late_drops(snmp::udp_stats()?);
         let last = Sample::read(&host.links, ifindex, &gate, settings.policy, late_dropped)?;
-        let counters_map_id = gate.counters_map_id()?;
-        let channel_map_ids = gate.channel_map_ids()?;
+        let (counters_map_id, channel_map_ids) = (gate.counters_map_id()?, gate.channel_map_ids()?);
+        let governors = kernel.governors.clone();
         let mut protected = Self {
-            threads: NapiThreads::new(
-                settings.threads.clone(),
-                kernel.governors.clone(),
-                settings.governor,
-            ),
+            threads: NapiThreads::new(settings.threads.clone(), governors, settings.governor),
             threaded: None,
             rps,
             gate,
@@ -182,35 +160,19 @@ impl Protected {
             counters_map_id,
             channel_map_ids,
             pruner: Pruner::default(),
-            switched: false,
-            not_threaded: None,
-            threads_ran: Nanos(0),
-            came_for_nothing: false,
+            polled: Polled::default(),
             news: vec![],
             notes,
             lazy: None,
             since: clock::timestamp(SystemTime::now()),
-            late_dropped_before: late_dropped,
             last,
             rates: Rates::default(),
+            late_dropped_before: late_dropped,
             stale: false,
             ticks_since_change: 0,
             ticks: 0,
         };
-        protected.switch_napi();
-        match &protected.not_threaded {
-            None => {
-                protected.threads.appear(&protected.claim.journal, ifindex)?;
-            }
-            Some(_) if protected.settings.policy == Policy::Shadow => {}
-            Some(why) if !protected.gate.is_polled() => console.say(&format!("{interface}: {why}")),
-            Some(why) => {
-                let why = why.clone();
-                let limited = protected.limit();
-                let said = in_softirq(&why, protected.limit.as_ref(), limited);
-                console.say(&format!("{interface}: {said}"));
-            }
-        }
+        protected.begin_polling(console)?;
         Ok(protected)
     }
 
@@ -353,9 +315,8 @@ impl Protected {
     /// Reads the counters; returns what the gate's were before. Where they cannot be read, the last ones stand.
     fn count(&mut self, late_dropped: Option<u64>) -> Result<Counters> {
         let late_dropped = late_dropped.unwrap_or(self.last.late_dropped);
-        let policy = self.settings.policy;
-        let now =
-            Sample::read(&self.host.links, self.claim.ifindex, &self.gate, policy, late_dropped)?;
+        let (links, policy) = (&self.host.links, self.settings.policy);
+        let now = Sample::read(links, self.claim.ifindex, &self.gate, policy, late_dropped)?;
         let before = std::mem::replace(&mut self.last, now);
         self.rates = Rates::between(&before, &self.last);
         Ok(before.gate)
@@ -385,7 +346,7 @@ impl Protected {
             shares_enforced: self.threads.shares_are_enforced(),
             user_share: self.settings.governor.user_share,
             prefer: self.settings.governor.prefer,
-            not_threaded: self.not_threaded.clone(),
+            not_threaded: self.polled.not_threaded.clone(),
             softirq_limit: self
                 .limit
                 .as_ref()
@@ -469,15 +430,22 @@ impl Protected {
         }
     }
 
-    /// One line about what was set up.
-    pub fn describe(&self) -> String {
+    /// Says what was set up.
+    pub fn describe(&self, console: &mut Console) {
+        console.say(&self.summary());
+        for note in self.notes() {
+            console.say(&format!("{}: {note}", self.interface()));
+        }
+    }
+
+    fn summary(&self) -> String {
         let policy = match self.settings.policy {
             Policy::On => "",
             Policy::Shadow => ", policy shadow: nothing is discarded",
             Policy::Off => ", policy off",
         };
         let count = self.threads.pids().len();
-        let threads = match (&self.not_threaded, self.threads.weight()) {
+        let threads = match (&self.polled.not_threaded, self.threads.weight()) {
             (Some(_), _) if !self.gate.is_polled() => "no NAPI".into(),
             (Some(_), _) if self.limit.is_some() => "NAPI in softirq, limited".into(),
             (Some(_), _) => "NAPI in softirq".into(),
@@ -492,8 +460,8 @@ impl Protected {
     }
 
     /// What its user should know besides.
-    pub fn notes(&self) -> impl Iterator<Item = String> {
-        let unused = self.not_threaded.iter().flat_map(|_| self.settings.threads.unused());
+    fn notes(&self) -> impl Iterator<Item = String> {
+        let unused = self.polled.not_threaded.iter().flat_map(|_| self.settings.threads.unused());
         self.notes.iter().cloned().chain(unused)
     }
 
@@ -572,6 +540,40 @@ pub struct Tick {
     pub counters: Counters,
     /// What it does with what it decides.
     pub policy: Policy,
+}
+
+/// Lets the fast path send by all that forward.
+///
+/// # Errors
+/// Names what it would bypass.
+pub fn forward(interfaces: &mut [Protected]) -> Result<()> {
+    let forwarding: Vec<_> =
+        interfaces.iter().filter(|each| each.forwards()).map(Protected::ifindex).collect();
+    // Each is told, also after one that refuses.
+    interfaces.iter_mut().map(|each| each.forward_among(&forwarding)).fold(Ok(()), Result::and)
+}
+
+/// Loads a gate for a place, and tells it everything.
+fn load(
+    kernel: &Kernel,
+    claim: &Claim,
+    settings: &Settings,
+    place: AttachMode,
+) -> Result<(Gate, Diverting)> {
+    let ifindex = claim.ifindex;
+    let mut gate = match (claim.bare, settings.forward) {
+        (true, _) => Gate::load_bare(&kernel.probe),
+        (false, true) => Gate::load_forwarding(&kernel.probe),
+        (false, false) => Gate::load(&kernel.probe, place),
+    }?;
+    let diverting = Diverting::open(ifindex, gate.sight(), gate.program_id()?)?;
+    gate.configure(kernel.host.links.mac(ifindex)?, settings.policy);
+    gate.set_selective(settings.selective);
+    gate.set_protected_ports(settings.protected_ports.iter().copied());
+    set_addresses(&mut gate, ifindex)?;
+    diverting.tell(&mut gate);
+    gate.believe_for(BELIEVED);
+    Ok((gate, diverting))
 }
 
 fn set_addresses(gate: &mut Gate, ifindex: IfIndex) -> Result<()> {

@@ -55,7 +55,6 @@ mod show;
 mod signals;
 mod sleep;
 mod softirq;
-mod starter;
 mod statefile;
 mod status;
 mod task;

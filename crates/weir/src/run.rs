@@ -23,7 +23,7 @@ use crate::feedback::Feedback;
 use crate::governor::Governors;
 use crate::guardian::Guardian;
 use crate::host::Host;
-use crate::interface::Kernel;
+use crate::interface::{self, Kernel, Protected};
 use crate::key::Key;
 use crate::lazy::{LazyServer, Listener};
 use crate::metrics;
@@ -33,7 +33,6 @@ use crate::screen;
 use crate::signals::Signals;
 use crate::sleep::Sleep;
 use crate::softirq::Limiter;
-use crate::starter::{self, Starter};
 
 /// `weir run`: protects interfaces until told to stop.
 pub fn run(args: &RunArgs) -> Result<()> {
@@ -89,20 +88,20 @@ pub fn run(args: &RunArgs) -> Result<()> {
         watcher.map_err(unheard).ok()
     });
     let feedback = Feedback::start(heard.collect())?;
-    let kernel = Kernel { limiter: Limiter::new(Rc::clone(&probe)), probe, governors };
-    let starter = Starter { host, kernel };
+    let kernel = Kernel { host, limiter: Limiter::new(Rc::clone(&probe)), probe, governors };
     let (mut protected, mut running) = (Vec::new(), Vec::new());
     for claim in claims {
         let effective = config.of(&claim.interface());
-        let interface = starter.protect(claim, (&config, &effective), &mut console)?;
+        let settings = effective.settings(&config.shares().settings());
+        let interface = Protected::start(&kernel, claim, settings, &mut console)?;
         running.push((interface.key(), effective));
         protected.push(interface);
     }
-    starter::forward(&mut protected)?;
-    protected.iter().for_each(|interface| starter::describe(interface, &mut console));
+    interface::forward(&mut protected)?;
+    protected.iter().for_each(|interface| interface.describe(&mut console));
     let report = Report::of(args);
     let guardian = Some(guardian);
-    let wardens = Wardens { guardian, keys, starter, numbers, sleep, lazy, _feedback: feedback };
+    let wardens = Wardens { guardian, keys, kernel, numbers, sleep, lazy, _feedback: feedback };
     let reloader = Reloader::new(config, running);
     Daemon::new(protected, wardens, signals, reloader, console, report).run()
 }

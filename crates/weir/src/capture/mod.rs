@@ -55,52 +55,16 @@ const NO_HEADER: &str = "65534";
 /// What has been captured until then is in the file.
 pub fn run(args: &CaptureArgs) -> Result<()> {
     privilege::check_for("weir capture", &NEEDED)?;
-    if args.keep.is_some() && args.rotate_size.is_none() && args.rotate_time.is_none() {
-        let remedy = "add `--rotate-size` or `--rotate-time`";
-        return Err(Error::refused("`--keep` is about the files of a rotation", remedy));
-    }
-    let to_stdout = args.write.as_deref() == Some(Path::new("-"));
-    if to_stdout && (args.json || args.rotate_size.is_some() || args.rotate_time.is_some()) {
-        return Err(Error::refused(
-            "standard output takes the packets, so it takes no JSON and cannot be rotated",
-            "write to a file",
-        ));
-    }
-    let in_driver = args.attach == Place::Native;
-    if in_driver && args.direction == Direction::Out {
-        let problem = "in the driver there are received packets alone";
-        return Err(Error::refused(problem, "leave out `--attach native`"));
-    }
+    refuse(args)?;
     let mut signals = Signals::catch()?;
     let ifindex = find(&args.interface)?;
     let name = Links::open()?.name(ifindex)?;
     let link = link_of(&name)?;
-    let text = args.filter.join(" ");
-    let filter = (!text.trim().is_empty()).then(|| Filter::compile(&name, &text));
-    let filter =
-        filter.transpose().map_err(|error| match (args.circuit_breaker, &args.filter[0]) {
-            (Some(_), first) if first.parse::<u32>().is_ok() => Error::refused(
-                format!("{first} is taken for a filter"),
-                format!("write `--circuit-breaker={first}` if it is the number of packets"),
-            ),
-            _ => error.into(),
-        })?;
-    let options = Options {
-        snaplen: args.snaplen.min(SNAPLEN_MAX),
-        ring_bytes: args.buffer,
-        count_only: args.count,
-        received: args.direction != Direction::Out,
-        sent: !in_driver && args.direction != Direction::In,
-        breaker_batch: args.circuit_breaker.unwrap_or(0),
-        in_driver,
-    };
+    let filter = filter(args, &name)?;
+    let options = options(args);
     let mut tap = Tap::load(&options, filter.as_ref())?;
-    let interface = Interface {
-        name,
-        link,
-        snaplen: options.snaplen,
-        filter: filter.map(|filter| filter.text().to_owned()),
-    };
+    let filter = filter.map(|filter| filter.text().to_owned());
+    let interface = Interface { name, link, snaplen: options.snaplen, filter };
     let output = args.write.as_deref().map(|path| Output::create(args, path, interface));
     let sink = RefCell::new(Sink {
         output: output.transpose()?,
@@ -109,19 +73,68 @@ pub fn run(args: &CaptureArgs) -> Result<()> {
     });
     let reader = tap.reader(|packet| sink.borrow_mut().take(&packet))?;
     let attached = tap.attach(ifindex, &args.interface, !args.no_promiscuous);
-    attached.map_err(|error| match in_driver {
+    attached.map_err(|error| match options.in_driver {
         false => Error::from(error),
         true => Error::refused(
             error.to_string(),
             "without `--attach native` it runs on every interface, and beside other XDP programs",
         ),
     })?;
-    let others = in_driver.then(|| Others::of(ifindex)).transpose()?;
+    let others = options.in_driver.then(|| Others::of(ifindex)).transpose()?;
     let mut printer = Printer::new(args);
     printer.ready(args);
     let mut session = Session { args, tap, reader, sink: &sink, others };
     let ended = session.watch(&mut signals, &mut printer);
     session.end(ended, printer)
+}
+
+/// Refuses options that do not go together.
+fn refuse(args: &CaptureArgs) -> Result<()> {
+    let rotates = args.rotate_size.is_some() || args.rotate_time.is_some();
+    let to_stdout = args.write.as_deref() == Some(Path::new("-"));
+    if args.keep.is_some() && !rotates {
+        let remedy = "add `--rotate-size` or `--rotate-time`";
+        return Err(Error::refused("`--keep` is about the files of a rotation", remedy));
+    }
+    if to_stdout && (args.json || rotates) {
+        return Err(Error::refused(
+            "standard output takes the packets, so it takes no JSON and cannot be rotated",
+            "write to a file",
+        ));
+    }
+    if args.attach == Place::Native && args.direction == Direction::Out {
+        let problem = "in the driver there are received packets alone";
+        return Err(Error::refused(problem, "leave out `--attach native`"));
+    }
+    Ok(())
+}
+
+fn filter(args: &CaptureArgs, ifname: &str) -> Result<Option<Filter>> {
+    let text = args.filter.join(" ");
+    if text.trim().is_empty() {
+        return Ok(None);
+    }
+    let compiled = Filter::compile(ifname, &text).map(Some);
+    compiled.map_err(|error| match (args.circuit_breaker, &args.filter[0]) {
+        (Some(_), first) if first.parse::<u32>().is_ok() => Error::refused(
+            format!("{first} is taken for a filter"),
+            format!("write `--circuit-breaker={first}` if it is the number of packets"),
+        ),
+        _ => error.into(),
+    })
+}
+
+fn options(args: &CaptureArgs) -> Options {
+    let in_driver = args.attach == Place::Native;
+    Options {
+        snaplen: args.snaplen.min(SNAPLEN_MAX),
+        ring_bytes: args.buffer,
+        count_only: args.count,
+        received: args.direction != Direction::Out,
+        sent: !in_driver && args.direction != Direction::In,
+        breaker_batch: args.circuit_breaker.unwrap_or(0),
+        in_driver,
+    }
 }
 
 fn find(ifname: &str) -> Result<IfIndex> {

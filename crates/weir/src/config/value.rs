@@ -5,9 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use weir_bpf::verdict::Kind;
-use weir_policy::{Bound, Nanos, Prefer, Settings, Share, Shares};
+use weir_policy::{Bound, Nanos, Settings, Share, Shares};
 
-use crate::choice::{PreferArg, choice};
 use crate::owners;
 use crate::shares::{self, WeightRule};
 
@@ -137,15 +136,10 @@ pub fn kind(text: &str) -> Result<Kind, String> {
     })
 }
 
-/// `separation` or `throughput`.
-pub fn prefer(text: &str) -> Result<Prefer, String> {
-    choice::<PreferArg>(text).map(Prefer::from)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::choice::{Attach, choice_text};
+    use crate::choice::{Attach, PreferArg, choice, choice_text};
 
     #[test]
     fn shares_have_their_sign_and_range() {
@@ -177,8 +171,8 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        for prefer_was in [Prefer::Separation, Prefer::Throughput] {
-            assert_eq!(prefer(&choice_text(&PreferArg::from(prefer_was))), Ok(prefer_was));
+        for prefer in [PreferArg::Separation, PreferArg::Throughput] {
+            assert_eq!(choice(&choice_text(&prefer)), Ok(prefer));
         }
         let settings = Settings::default();
         assert_eq!(timeout(&time_text(settings.timeout)), Ok(settings.timeout));
@@ -231,7 +225,10 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused_with_what_there_is() {
-        assert_eq!(prefer("both"), Err("write \"separation\" or \"throughput\"".into()));
+        assert_eq!(
+            choice::<PreferArg>("both"),
+            Err("write \"separation\" or \"throughput\"".into())
+        );
         let places = choice::<Attach>("tcx").unwrap_err();
         assert_eq!(places, "write \"auto\" or \"native\" or \"generic\" or \"tc\"");
         for text in ["20", "-21", "1.5", "", "x"] {

@@ -204,3 +204,16 @@ fn reading_again_takes_a_whole_file_or_nothing() {
     let null = Config::load(&flags("--config /dev/null"), &[]).unwrap();
     assert!(matches!(null.again(), Err(ConfigError::NotAgain(_))));
 }
+
+#[test]
+fn the_settings_in_the_docs_are_those_that_there_are() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/config.md");
+    let text = fs::read_to_string(page).unwrap();
+    let table = text.lines().skip_while(|line| !line.starts_with("| setting | option |")).skip(2);
+    let rows = table.take_while(|line| line.starts_with('|')).map(|line| {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        (cells[1].trim_matches('`').to_owned(), cells[5] == "changes")
+    });
+    let settings = config("", "").of_any().rows().map(|row| (row.key.to_owned(), row.live));
+    assert_eq!(rows.collect::<Vec<_>>(), settings);
+}

@@ -1,7 +1,9 @@
 //! A pcapng file's packets (draft-ietf-opsawg-pcapng, section 4).
 //!
 //! Of interfaces what packets need is read, and blocks of other kinds are skipped, whatever is in them: pcap-file
-//! refuses options that no `opt_endofopt` ends, texts that are not UTF-8, and blocks of more than 8 MB.
+//! refuses options that no `opt_endofopt` ends, texts that are not UTF-8, and blocks of more than 8 MB. pcap-parser 0.17
+//! takes options behind that one, reads a big-endian `if_tsoffset` as little-endian, refuses resolutions that are powers
+//! of two, and holds whole blocks in memory.
 
 use std::io::{self, BufReader, Read};
 use std::time::Duration;

@@ -1,10 +1,14 @@
 //! Who polls an interface: threads, or softirqs, which are then limited.
 
+use std::mem::replace;
+
 use weir_bpf::gate::Policy;
 use weir_bpf::sys::ethtool;
+use weir_bpf::units::Nanos;
 
 use super::{FOLLOW_UP_TICKS, Protected};
 use crate::choice::Napi;
+use crate::console::Console;
 use crate::error::Result;
 use crate::knob::Knob;
 use crate::softirq::{Limit, in_softirq};
@@ -22,17 +26,49 @@ const NAMELESS: &str =
 /// NAPI (`veth_skb_is_eligible_for_napi()`).
 const UNPOLLED: &str = "its peer has TSO, and a veth's NAPI then gets no packets: `ethtool -K PEER tso off` changes that";
 
+/// By what an interface is polled.
+#[derive(Default)]
+pub(super) struct Polled {
+    /// As the settings say, or it was.
+    switched: bool,
+    /// Why threads do not, if they do not.
+    pub(super) not_threaded: Option<String>,
+    /// The CPU time of its threads until the last tick.
+    ran: Nanos,
+    /// Packets had come by then, and that time had not changed.
+    came_for_nothing: bool,
+}
+
 impl Protected {
+    /// Has it polled as the settings say, if that is possible, and says so if it is not.
+    pub(super) fn begin_polling(&mut self, console: &mut Console) -> Result<()> {
+        self.switch_napi();
+        let Some(why) = self.polled.not_threaded.clone() else {
+            return self.threads.appear(&self.claim.journal, self.claim.ifindex);
+        };
+        if self.settings.policy == Policy::Shadow {
+            return Ok(());
+        }
+        let said = if self.gate.is_polled() {
+            let limited = self.limit();
+            in_softirq(&why, self.limit.as_ref(), limited)
+        } else {
+            why
+        };
+        console.say(&format!("{}: {said}", self.interface()));
+        Ok(())
+    }
+
     /// Switches NAPI to threads, or to softirq, as soon as that is possible. From then on the setting is others' to change.
-    pub(super) fn switch_napi(&mut self) {
-        if self.switched {
+    fn switch_napi(&mut self) {
+        if self.polled.switched {
             return;
         }
         let interface = self.claim.interface();
         if self.settings.policy == Policy::Shadow {
-            self.switched = true;
+            self.polled.switched = true;
             let threaded = threading::read(&self.host, &interface).is_ok_and(|old| old != "0");
-            self.not_threaded = (!threaded).then(|| IN_SHADOW.into());
+            self.polled.not_threaded = (!threaded).then(|| IN_SHADOW.into());
             return;
         }
         let turn = || {
@@ -49,9 +85,9 @@ impl Protected {
             let knob = Knob::Threaded { old, new: new.into() };
             self.claim.journal.turn(knob).map(Some)
         };
-        self.not_threaded = match turn() {
+        self.polled.not_threaded = match turn() {
             Ok(turned) => {
-                (self.switched, self.threaded) = (true, turned);
+                (self.polled.switched, self.threaded) = (true, turned);
                 match self.settings.napi {
                     Napi::Softirq => Some(CHOSEN.into()),
                     Napi::Threads => self.no_thread_appears().then(|| self.go_without_threads()),
@@ -90,7 +126,7 @@ impl Protected {
 
     /// After a change of the interface.
     pub(super) fn follow_napi(&mut self) -> Result<()> {
-        if self.not_threaded.is_some() {
+        if self.polled.not_threaded.is_some() {
             self.switch_napi();
             self.limit()?;
         }
@@ -103,7 +139,7 @@ impl Protected {
         self.threads.refresh(&self.claim.journal, self.claim.ifindex)?;
         let threaded = threading::read(&self.host, &self.interface())? != "0";
         let none = self.threads.pids().is_empty();
-        let why = match self.not_threaded.as_deref() {
+        let why = match self.polled.not_threaded.as_deref() {
             None if !threaded && self.settings.napi == Napi::Softirq => Some(CHOSEN.into()),
             None if !threaded => Some(SET_BACK.into()),
             None if none && self.awaits_threads_no_more() => Some(self.go_without_threads()),
@@ -123,10 +159,10 @@ impl Protected {
     /// them with the next one, at the latest.
     pub(super) fn follow_polls(&mut self, came: bool) {
         let ran = self.threads.ran();
-        let still = std::mem::replace(&mut self.threads_ran, ran) == ran;
-        let for_nothing = std::mem::replace(&mut self.came_for_nothing, still && came) && still;
+        let still = replace(&mut self.polled.ran, ran) == ran;
+        let for_nothing = replace(&mut self.polled.came_for_nothing, still && came) && still;
         let is_veth = || ethtool::driver(&self.interface()).is_ok_and(|driver| driver == "veth");
-        match self.not_threaded.as_deref() {
+        match self.polled.not_threaded.as_deref() {
             None if for_nothing && !self.threads.pids().is_empty() && is_veth() => {
                 self.be_polled_by(Some(UNPOLLED.into()));
             }
@@ -137,9 +173,9 @@ impl Protected {
 
     /// By threads from now on, or by softirqs, and why.
     fn be_polled_by(&mut self, not_threaded: Option<String>) {
-        self.not_threaded = not_threaded;
+        self.polled.not_threaded = not_threaded;
         let limited = self.limit();
-        self.news.push(match &self.not_threaded {
+        self.news.push(match &self.polled.not_threaded {
             Some(why) => in_softirq(why, self.limit.as_ref(), limited),
             None => "its threads poll now".into(),
         });
@@ -147,7 +183,7 @@ impl Protected {
 
     /// Limits what receive softirqs take from processes, as long as they poll this interface.
     pub(super) fn limit(&mut self) -> Result<()> {
-        let in_softirq = self.not_threaded.is_some() && self.gate.is_polled();
+        let in_softirq = self.polled.not_threaded.is_some() && self.gate.is_polled();
         if !in_softirq || self.settings.policy != Policy::On {
             self.gate.limit_input(None);
             self.limit = None;

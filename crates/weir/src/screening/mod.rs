@@ -54,6 +54,9 @@ const RING_BYTES: u32 = 4 << 20;
 /// As the kernel limits its own ICMP messages (`net.ipv4.icmp_msgs_per_sec`).
 const REJECTIONS_PER_SEC: u32 = 1000;
 
+/// An interface that has a wall, and its name.
+type Side<'a> = (IfIndex, &'a str);
+
 /// Runs the command.
 pub fn run(args: &ScreenArgs) -> Result<()> {
     if !args.clear.is_empty() {
@@ -69,34 +72,38 @@ pub fn run(args: &ScreenArgs) -> Result<()> {
     if let Some(capture) = &args.explain {
         return explain::run(&rules, capture, args.json);
     }
+    let (Some(inside), Some(outside)) = (&args.inside, &args.outside) else { return Ok(()) };
+    let sides = sides(args, [inside, outside])?;
+    guard(args, (path, rules), sides)
+}
+
+/// The interfaces, if there can be a wall at both, of this kind.
+fn sides<'a>(args: &ScreenArgs, names: [&'a str; 2]) -> Result<[Side<'a>; 2]> {
     if args.forward == Forward::Xdp && args.attach == Place::Tc {
         return Err(Error::refused(
             "the fast path forwards in the driver, and the wall is to be at tc",
             "add `--attach native`, or leave `--forward xdp` out",
         ));
     }
-    let (Some(inside), Some(outside)) = (&args.inside, &args.outside) else { return Ok(()) };
+    let [inside, outside] = names;
     let links = Links::open()?;
     // Both are there before a wall closes one of them.
-    let sides =
-        [(links.index(inside)?, inside.as_str()), (links.index(outside)?, outside.as_str())];
+    let sides = [(links.index(inside)?, inside), (links.index(outside)?, outside)];
     if sides[0].0 == sides[1].0 {
         return Err(Error::refused(
             format!("{inside} cannot be both sides"),
             "give `--out` the interface of the other network",
         ));
     }
+    Ok(sides)
+}
+
+/// Screens what is forwarded between the sides until it is to stop.
+fn guard(args: &ScreenArgs, (path, rules): (&Path, Rules), sides: [Side<'_>; 2]) -> Result<()> {
     let mut signals = Signals::catch()?;
     let asked_for_stats = signals::catch(&[SIGUSR1])?;
     asked_for_stats.set_nonblocking(true).map_err(|it| Error::system("catch signals", it))?;
-    let wall = Wall::load(&Options {
-        ring_bytes: RING_BYTES,
-        flows: args.flows,
-        idle: args.idle,
-        fail_open: args.fail == Fail::Open,
-        forwarding: args.forward == Forward::Xdp,
-        in_driver: args.attach == Place::Native,
-    })?;
+    let wall = Wall::load(&options(args))?;
     let waiting = RefCell::new(Vec::new());
     let reader = wall.reader(|asked| waiting.borrow_mut().push(asked))?;
     let mut screen = Screen {
@@ -118,7 +125,7 @@ pub fn run(args: &ScreenArgs) -> Result<()> {
             return Err(error.into());
         }
     }
-    screen.printer.ready(inside, outside, screen.rules.0.len());
+    screen.printer.ready(sides[0].1, sides[1].1, screen.rules.0.len());
     let served = thread::scope(|scope| {
         // That it is dropped stops the other thread, also after a panic.
         let (_stops, serving) = channel();
@@ -130,8 +137,19 @@ pub fn run(args: &ScreenArgs) -> Result<()> {
     served.and(printed).and(left)
 }
 
+fn options(args: &ScreenArgs) -> Options {
+    Options {
+        ring_bytes: RING_BYTES,
+        flows: args.flows,
+        idle: args.idle,
+        fail_open: args.fail == Fail::Open,
+        forwarding: args.forward == Forward::Xdp,
+        in_driver: args.attach == Place::Native,
+    }
+}
+
 /// What becomes of interfaces with a wall when their screen ends.
-fn leave(fail: Fail, wall: &Wall, interfaces: &[(IfIndex, &str)]) -> Result<()> {
+fn leave(fail: Fail, wall: &Wall, interfaces: &[Side<'_>]) -> Result<()> {
     for (ifindex, ifname) in interfaces {
         // Nor where the interface is gone.
         if !wall.stands_at(*ifindex).unwrap_or(false) {
@@ -191,7 +209,7 @@ fn read(path: &Path) -> Result<Rules> {
 struct Screen<'a> {
     args: &'a ScreenArgs,
     path: &'a Path,
-    sides: [(IfIndex, &'a str); 2],
+    sides: [Side<'a>; 2],
     rules: Rules,
     wall: Wall,
     /// By rule, the default last.

@@ -1,6 +1,7 @@
 //! Sockets that lose what comes, and why.
 
 use std::collections::BTreeMap;
+use std::iter::once;
 use std::net::SocketAddr;
 
 use super::super::reading::{OwnerReading, Reading, SocketReading, UdpReading};
@@ -15,6 +16,8 @@ const ASLEEP: f64 = 0.005;
 const KEPT_WAITING: f64 = 0.25;
 /// What to do for a reader whose CPU others have.
 const OWN_CPU: &str = "a CPU of its own for the reader (systemd: AllowedCPUs=), or more of this one (nice, CPUWeight=)";
+/// What weir does where nothing is known of the reader.
+const CONTAINS: &str = "makes what is lost cheap, and keeps it from harming others";
 /// What of an amount may be missing elsewhere, as sockets, counters, threads and CPUs are not read in the same instant.
 const SKEW: f64 = 0.1;
 
@@ -109,6 +112,11 @@ impl Losing {
     pub(super) fn by_loopback(&self) -> bool {
         let local = self.local.parse::<SocketAddr>();
         local.is_ok_and(|local| local.ip().to_canonical().is_loopback())
+    }
+
+    /// What one of them has room for, in bytes.
+    fn buffer(&self) -> u64 {
+        self.limit / self.sockets.max(1) as u64
     }
 
     /// How full the queue is.
@@ -213,6 +221,43 @@ enum Reader {
     Unseen,
 }
 
+impl Reader {
+    /// Why the queue is full, and what weir does then.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::KeptWaiting => (
+                "its reader waits for a CPU that receiving takes",
+                "discards what this queue has no room for before that costs CPU time, and keeps time for the reader",
+            ),
+            Self::Crowded => (
+                "its reader waits for a CPU that other processes have",
+                "makes what is lost cheap; it takes no CPU time from processes",
+            ),
+            Self::HeldBack => (
+                "its reader waits while its CPU is idle, as a CPU quota makes it",
+                "makes what is lost cheap, and keeps it from harming others; it lifts no quota",
+            ),
+            Self::AtLimit => (
+                "its reader is busy all the time",
+                "makes what is lost cheap, and keeps it from harming others; this reader cannot read more",
+            ),
+            Self::Asleep => {
+                ("nobody reads it", "makes what is lost cheap; nothing is read for that")
+            }
+            Self::HeldUp => (
+                "its reader waits, but not for a CPU",
+                "makes what is lost cheap, and keeps it from harming others; the reader reads no faster for that",
+            ),
+            Self::Bursts => (
+                "its reader has time to spare, so packets come in bursts that its buffer is too small for",
+                "nothing: a burst needs room",
+            ),
+            Self::New => ("its reader has just begun", CONTAINS),
+            Self::Unseen => ("its reader cannot be seen", CONTAINS),
+        }
+    }
+}
+
 pub(super) fn sockets_full(reading: &Reading, losses: &Losses) -> Vec<Finding> {
     let mut found: Vec<Finding> =
         losses.full.iter().map(|socket| socket_full(reading, socket)).collect();
@@ -279,86 +324,16 @@ fn reader(reading: &Reading, socket: &Losing) -> Reader {
 fn socket_full(reading: &Reading, socket: &Losing) -> Finding {
     let reader = reader(reading, socket);
     let at = reading.best_for(&socket.local);
-    let by_loopback = socket.by_loopback();
-    let (why, weir, does) = match reader {
-        Reader::KeptWaiting => (
-            "its reader waits for a CPU that receiving takes",
-            reading.cures(at),
-            "discards what this queue has no room for before that costs CPU time, and keeps time for the reader",
-        ),
-        Reader::Crowded => (
-            "its reader waits for a CPU that other processes have",
-            Help::Contains,
-            "makes what is lost cheap; it takes no CPU time from processes",
-        ),
-        Reader::HeldBack => (
-            "its reader waits while its CPU is idle, as a CPU quota makes it",
-            Help::Contains,
-            "makes what is lost cheap, and keeps it from harming others; it lifts no quota",
-        ),
-        Reader::AtLimit => (
-            "its reader is busy all the time",
-            Help::Contains,
-            "makes what is lost cheap, and keeps it from harming others; this reader cannot read more",
-        ),
-        Reader::Asleep => (
-            "nobody reads it",
-            Help::Contains,
-            "makes what is lost cheap; nothing is read for that",
-        ),
-        Reader::HeldUp => (
-            "its reader waits, but not for a CPU",
-            Help::Contains,
-            "makes what is lost cheap, and keeps it from harming others; the reader reads no faster for that",
-        ),
-        Reader::Bursts => (
-            "its reader has time to spare, so packets come in bursts that its buffer is too small for",
-            Help::None,
-            "nothing: a burst needs room",
-        ),
-        Reader::New | Reader::Unseen => (
-            if reader == Reader::New {
-                "its reader has just begun"
-            } else {
-                "its reader cannot be seen"
-            },
-            Help::Contains,
-            "makes what is lost cheap, and keeps it from harming others",
-        ),
-    };
-    let (weir, does) = match by_loopback {
-        true => (Help::None, "nothing: this comes by loopback, which weir does not protect"),
-        false => (weir, does),
-    };
-    let buffer = socket.limit / socket.sockets.max(1) as u64;
-    let mut advice = Vec::new();
-    match reader {
-        Reader::Crowded => advice.push(OWN_CPU.into()),
-        Reader::KeptWaiting if by_loopback => advice.push(OWN_CPU.into()),
-        Reader::KeptWaiting => advice.push(reading.try_weir(at)),
-        Reader::HeldBack => advice.push(
-            "a larger quota for the reader's control group (systemd: CPUQuota=, docker: --cpus)"
-                .into(),
-        ),
-        Reader::AtLimit => {
-            advice.push(
-                "more readers: one socket for each CPU with SO_REUSEPORT, and recvmmsg(2)".into(),
-            );
-            advice.extend((!by_loopback).then(|| reading.try_weir(at)));
+    let (why, does) = reader.words();
+    let (weir, weir_does) = match reader {
+        _ if socket.by_loopback() => {
+            (Help::None, "nothing: this comes by loopback, which weir does not protect".into())
         }
-        Reader::Asleep | Reader::HeldUp => {
-            let pid =
-                socket.owners.first().map_or_else(|| "PID".into(), |owner| owner.pid.to_string());
-            advice.push(format!("sudo cat /proc/{pid}/stack    (what it waits for)"));
-        }
-        // SO_RCVBUF is doubled by the kernel, which is what it tells.
-        Reader::Bursts => advice.push(format!(
-            "a larger SO_RCVBUF in the program{}",
-            raised("rmem_max", reading.rmem_max, (buffer * 2).next_power_of_two())
-        )),
-        Reader::New => advice.push("weir doctor again".into()),
-        Reader::Unseen => advice.push("sudo weir doctor    (to see whose it is)".into()),
-    }
+        Reader::Bursts => (Help::None, does.into()),
+        Reader::KeptWaiting => (reading.cures(at), hindered(reading, at, does)),
+        _ => (Help::Contains, hindered(reading, at, does)),
+    };
+    let is_one = socket.sockets == 1;
     Finding {
         cause: Cause::SocketFull,
         sureness: match reader {
@@ -367,16 +342,45 @@ fn socket_full(reading: &Reading, socket: &Losing) -> Finding {
         },
         what: format!(
             "{} {} packets/s: {} of {} KiB is full, as {why}",
-            if socket.sockets == 1 { "A UDP socket loses" } else { "UDP sockets lose" },
+            if is_one { "A UDP socket loses" } else { "UDP sockets lose" },
             count(socket.drop_pps),
-            if socket.sockets == 1 { "its queue" } else { "each queue" },
-            buffer.div_ceil(1024)
+            if is_one { "its queue" } else { "each queue" },
+            socket.buffer().div_ceil(1024)
         ),
         whose: Some(socket.whose.clone()),
         weir,
-        weir_does: if weir == Help::None { does.into() } else { hindered(reading, at, does) },
-        advice,
+        weir_does,
+        advice: advice(reader, reading, socket),
     }
+}
+
+fn advice(reader: Reader, reading: &Reading, socket: &Losing) -> Vec<String> {
+    let weir = (!socket.by_loopback()).then(|| reading.try_weir(reading.best_for(&socket.local)));
+    let advice = match reader {
+        Reader::Crowded => OWN_CPU.into(),
+        Reader::KeptWaiting => weir.unwrap_or_else(|| OWN_CPU.into()),
+        Reader::HeldBack => {
+            "a larger quota for the reader's control group (systemd: CPUQuota=, docker: --cpus)"
+                .into()
+        }
+        Reader::AtLimit => {
+            let readers =
+                "more readers: one socket for each CPU with SO_REUSEPORT, and recvmmsg(2)";
+            return once(readers.into()).chain(weir).collect();
+        }
+        Reader::Asleep | Reader::HeldUp => {
+            let pid = socket.owners.first().map_or("PID".into(), |owner| owner.pid.to_string());
+            format!("sudo cat /proc/{pid}/stack    (what it waits for)")
+        }
+        // SO_RCVBUF is doubled by the kernel, which is what it tells.
+        Reader::Bursts => format!(
+            "a larger SO_RCVBUF in the program{}",
+            raised("rmem_max", reading.rmem_max, (socket.buffer() * 2).next_power_of_two())
+        ),
+        Reader::New => "weir doctor again".into(),
+        Reader::Unseen => "sudo weir doctor    (to see whose it is)".into(),
+    };
+    vec![advice]
 }
 
 /// The command that raises a limit of `net.core`, if that is lower: what else is bound by it is not to lose by this.
