@@ -6,7 +6,7 @@ use crate::error::{Result, cannot};
 use crate::experiment::Experiment;
 use crate::metric::{Better, METRICS, Metric, m};
 use crate::report::content::{Cell, Grid};
-use crate::report::text::draw;
+use crate::report::markdown::{For, table};
 use crate::report::units;
 use crate::run::Trial;
 use crate::stats::median;
@@ -281,8 +281,8 @@ impl Compared {
             let rows = lines.into_iter().map(|line| line.map(Cell::from).into()).collect();
             let title = format!("{experiment}: A is {a}, B is {b}{order}");
             let heads = ["metric", "at", "verdict", "A", "B", "B/A", "interval", counts];
-            draw(&mut text, &Grid { labels: 3, ..Grid::of_text(&title, &heads, rows) }, usize::MAX);
-            text += "\n";
+            let grid = Grid { labels: 3, ..Grid::of_text(&title, &heads, rows) };
+            text += &format!("\n{title}\n{}\n", table(&grid, For::Terminal));
         }
         let (each, all) = (self.confidence * 100.0, (1.0 - FALSE_POSITIVES_MAX) * 100.0);
         let each = (each * 1e4).round() / 1e4;
@@ -448,12 +448,13 @@ mod tests {
         warning: something
 
         udp-overload: A is weir, B is weir --nice 0; random order, seed 7
-          metric         at           verdict                        A        B    B/A        interval  pairs
-          delivered_pps  2 points     no difference seen        1.01 k   1.01 k      -               -     10
-                           recv, top                            1.01 k   1.01 k  1.004  1.001 to 1.008     10
-                           echo, top                                 0        1      -               -      1
-          age_p99_us     recv, top    difference: B is worse    1.0 ms   1.1 ms  1.065  1.061 to 1.068     10
-          daemon_cpu     recv, top    (information)           100000 %  98300 %  0.981               -      3
+        | metric        | at          | verdict                |        A |       B |   B/A |       interval | pairs |
+        | ------------- | ----------- | ---------------------- | -------: | ------: | ----: | -------------: | ----: |
+        | delivered_pps | 2 points    | no difference seen     |   1.01 k |  1.01 k |     - |              - |    10 |
+        |               |   recv, top |                        |   1.01 k |  1.01 k | 1.004 | 1.001 to 1.008 |    10 |
+        |               |   echo, top |                        |        0 |       1 |     - |              - |     1 |
+        | age_p99_us    | recv, top   | difference: B is worse |   1.0 ms |  1.1 ms | 1.065 | 1.061 to 1.068 |    10 |
+        | daemon_cpu    | recv, top   | (information)          | 100000 % | 98300 % | 0.981 |              - |     3 |
 
         Each interval is at 99 %, so that all that are judged hold with 98 %. They are exact: the order within each pair is random.
         ab: a difference in udp-overload age_p99_us: B has 1.065 of A (1.061 to 1.068)

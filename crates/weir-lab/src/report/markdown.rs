@@ -30,7 +30,7 @@ pub fn section(view: &View<'_>) -> String {
     let mut text = format!("## {}\n\n{}\n", escape(name), escape(&sentence));
     let goals = Some(content::goals(view)).filter(|goals| !goals.rows.is_empty());
     for grid in content::grids(view, &Pick::new()).iter().chain(&goals) {
-        text += &format!("\n### {}\n\n{}", escape(&grid.title), table(grid));
+        text += &format!("\n### {}\n\n{}", escape(&grid.title), table(grid, For::Document));
     }
     text + "\n" + &versions(view)
 }
@@ -48,13 +48,38 @@ fn versions(view: &View<'_>) -> String {
     ))
 }
 
-fn table(grid: &Grid) -> String {
-    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-    let cells = |row: &Vec<Cell>| line(row.iter().map(|cell| escape(&cell.text)).collect());
-    let rule = |at: usize| if grid.is_text(at) { "---" } else { "---:" }.to_owned();
-    let mut text = cells(&grid.head) + &line((0..grid.head.len()).map(rule).collect());
-    text.extend(grid.rows.iter().map(cells));
-    text + &if grid.is_marked() { format!("\n{}\n", escape(FOOTNOTE)) } else { String::new() }
+/// Who reads a table: a program that draws it, or a person, as it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum For {
+    Document,
+    Terminal,
+}
+
+/// A table: text to the left, figures to the right, for a terminal under one another.
+pub fn table(grid: &Grid, reader: For) -> String {
+    let shown = if reader == For::Document { escape } else { clean };
+    let lines = || std::iter::once(&grid.head).chain(&grid.rows);
+    let width = |at: usize| match reader {
+        For::Document => 0,
+        For::Terminal => lines().map(|row| row[at].text.chars().count()).fold(4, usize::max),
+    };
+    let widths: Vec<usize> = (0..grid.head.len()).map(width).collect();
+    let line = |cell: &dyn Fn((usize, &usize)) -> String| {
+        format!("| {} |\n", widths.iter().enumerate().map(cell).collect::<Vec<_>>().join(" | "))
+    };
+    let cells = |row: &Vec<Cell>| {
+        line(&|(at, width)| match shown(&row[at].text) {
+            text if grid.is_text(at) => format!("{text:<width$}"),
+            text => format!("{text:>width$}"),
+        })
+    };
+    let rule = line(&|(at, width)| match grid.is_text(at) {
+        true => format!("{:-<width$}", "---"),
+        false => format!("{:->width$}", "---:"),
+    });
+    let rows: String = grid.rows.iter().map(cells).collect();
+    let note = if grid.is_marked() { format!("\n{}\n", shown(FOOTNOTE)) } else { String::new() };
+    cells(&grid.head) + &rule + &rows + &note
 }
 
 fn escape(text: &str) -> String {
@@ -122,7 +147,7 @@ fn block(marker: &str, results_dir: &Path) -> Followed<String> {
             (what @ ("cases" | "arms"), all) => {
                 pick.insert(what.to_owned(), all.split(',').map(str::to_owned).collect());
             }
-            ("goals", "") => parts.push(table(&content::goals(&view))),
+            ("goals", "") => parts.push(table(&content::goals(&view), For::Document)),
             ("sentence", "") => parts.push(escape(&words::sentence(&view)) + "\n"),
             ("versions", "") => parts.push(versions(&view)),
             _ => {
@@ -137,7 +162,7 @@ fn block(marker: &str, results_dir: &Path) -> Followed<String> {
         let found = grids.iter().find(|grid| title.is_none_or(|title| grid.title == title));
         let titles: Vec<&str> = grids.iter().map(|grid| grid.title.as_str()).collect();
         let none = || format!("no such table has a row; these have: {}", titles.join("; "));
-        parts.insert(0, table(found.ok_or_else(none)?));
+        parts.insert(0, table(found.ok_or_else(none)?, For::Document));
     }
     Ok(format!("\n{}\n", parts.join("\n")))
 }

@@ -39,18 +39,6 @@ fn markdown_of_what_is_divided_by_the_unloaded() {
 }
 
 #[test]
-fn a_table_of_eight_arms_fits_100_columns() {
-    let run = overload(&EIGHT);
-    let text = text(&View::new(&OVERLOAD, &run));
-    for line in text.lines() {
-        assert!(line.chars().count() <= 100, "{line}");
-    }
-    let heads =
-        |arm: &str| text.lines().filter(|l| l.starts_with("  case") && l.contains(arm)).count();
-    assert_eq!((heads("stock"), heads("25%")), (1, 1), "{text}");
-}
-
-#[test]
 fn the_sentence_leaves_out_what_was_not_measured() {
     let of = |arms: &[&str]| words::sentence(&View::new(&OVERLOAD, &overload(arms)));
     assert_eq!(
