@@ -1,11 +1,17 @@
-//! Frames, byte by byte: also such as no library would build.
+//! Frames: etherparse's, and what makes of them such as no library would build.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use etherparse::{
+    IpFragOffset, IpHeaders, IpNumber, Ipv4Header, Ipv6FragmentHeader, Ipv6Header, PacketBuilder,
+    PacketBuilderStep, TcpHeader, ip_number,
+};
 
 pub const ICMP: u8 = 1;
 pub const TCP: u8 = 6;
 pub const UDP: u8 = 17;
 const IPV6_FRAGMENT: u8 = 44;
+const TTL: u8 = 64;
 
 pub const NEAR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 pub const FAR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
@@ -19,76 +25,45 @@ pub fn payload(number: u32, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// The Internet checksum (RFC 1071).
-fn checksum(parts: &[&[u8]]) -> u16 {
-    let bytes = parts.concat();
-    let mut sum: u32 = 0;
-    for pair in bytes.chunks(2) {
-        sum += u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
+/// The first part of a packet between these, whose checksums are then right.
+fn between(source: IpAddr, destination: IpAddr) -> PacketBuilderStep<IpHeaders> {
+    match (source, destination) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => PacketBuilder::ipv4(from.octets(), to.octets(), TTL),
+        (IpAddr::V6(from), IpAddr::V6(to)) => PacketBuilder::ipv6(from.octets(), to.octets(), TTL),
+        _ => panic!("two families"),
     }
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
 }
 
-fn pseudo(source: IpAddr, destination: IpAddr, protocol: u8, len: usize) -> Vec<u8> {
-    let octets = |ip: IpAddr| match ip {
-        IpAddr::V4(ip) => ip.octets().to_vec(),
-        IpAddr::V6(ip) => ip.octets().to_vec(),
-    };
-    let mut bytes = [octets(source), octets(destination)].concat();
-    bytes.extend((len as u32).to_be_bytes());
-    bytes.extend([0, 0, 0, protocol]);
-    bytes
+/// A packet without its IP header, which has no options.
+fn transport(packet: &[u8]) -> Vec<u8> {
+    packet[if packet[0] >> 4 == 4 { Ipv4Header::MIN_LEN } else { Ipv6Header::LEN }..].to_vec()
 }
 
 /// A UDP header and payload, checksummed.
 pub fn udp(source: SocketAddr, destination: SocketAddr, payload: &[u8]) -> Vec<u8> {
-    let len = 8 + payload.len();
-    let mut bytes = Vec::with_capacity(len);
-    for word in [source.port(), destination.port(), len as u16, 0] {
-        bytes.extend(word.to_be_bytes());
-    }
-    bytes.extend(payload);
-    let sum = checksum(&[&pseudo(source.ip(), destination.ip(), UDP, len), &bytes]);
-    bytes[6..8].copy_from_slice(&(if sum == 0 { 0xffff } else { sum }).to_be_bytes());
-    bytes
+    let mut packet = vec![];
+    let builder = between(source.ip(), destination.ip()).udp(source.port(), destination.port());
+    builder.write(&mut packet, payload).unwrap();
+    transport(&packet)
 }
 
-pub struct Segment<'a> {
-    pub seq: u32,
-    pub ack: u32,
-    pub flags: u8,
-    pub payload: &'a [u8],
-}
-
-/// A TCP header without options and its payload, checksummed.
-pub fn tcp(source: SocketAddr, destination: SocketAddr, segment: &Segment<'_>) -> Vec<u8> {
-    let mut bytes = [source.port().to_be_bytes(), destination.port().to_be_bytes()].concat();
-    bytes.extend(segment.seq.to_be_bytes());
-    bytes.extend(segment.ack.to_be_bytes());
-    bytes.extend([0x50, segment.flags, 0xff, 0xff, 0, 0, 0, 0]);
-    bytes.extend(segment.payload);
-    let sum = checksum(&[&pseudo(source.ip(), destination.ip(), TCP, bytes.len()), &bytes]);
-    bytes[16..18].copy_from_slice(&sum.to_be_bytes());
-    bytes
+/// A TCP header and its payload, checksummed.
+pub fn tcp(source: IpAddr, destination: IpAddr, header: TcpHeader, payload: &[u8]) -> Vec<u8> {
+    let mut packet = vec![];
+    between(source, destination).tcp_header(header).write(&mut packet, payload).unwrap();
+    transport(&packet)
 }
 
 /// An ICMP or ICMPv6 echo request.
 pub fn echo(source: IpAddr, destination: IpAddr, id: u16, payload: &[u8]) -> Vec<u8> {
-    let (kind, pseudo) = if source.is_ipv4() {
-        (8, Vec::new())
-    } else {
-        (128, pseudo(source, destination, 58, 8 + payload.len()))
-    };
-    let mut bytes = vec![kind, 0, 0, 0];
-    bytes.extend(id.to_be_bytes());
-    bytes.extend([0, 1]);
-    bytes.extend(payload);
-    let sum = checksum(&[&pseudo, &bytes]);
-    bytes[2..4].copy_from_slice(&sum.to_be_bytes());
-    bytes
+    let mut packet = vec![];
+    let builder = between(source, destination);
+    match source {
+        IpAddr::V4(_) => builder.icmpv4_echo_request(id, 1).write(&mut packet, payload),
+        IpAddr::V6(_) => builder.icmpv6_echo_request(id, 1).write(&mut packet, payload),
+    }
+    .unwrap();
+    transport(&packet)
 }
 
 fn mac_of(destination: IpAddr) -> [u8; 6] {
@@ -110,58 +85,44 @@ pub fn ethernet(destination: [u8; 6], ethertype: u16, payload: &[u8]) -> Vec<u8>
     [&destination[..], &FAR_MAC, &ethertype.to_be_bytes(), payload].concat()
 }
 
-/// IPv4, in full.
-pub struct Ip4<'a> {
-    pub source: Ipv4Addr,
-    pub destination: Ipv4Addr,
-    pub protocol: u8,
-    pub options: &'a [u8],
-    pub id: u16,
-    /// Bytes, a multiple of 8.
-    pub offset: usize,
-    pub more: bool,
+/// An IPv4 header that [`ip4`] completes.
+pub fn header4(source: IpAddr, destination: IpAddr, protocol: u8) -> Ipv4Header {
+    let (IpAddr::V4(source), IpAddr::V4(destination)) = (source, destination) else {
+        panic!("two families")
+    };
+    let (source, destination) = (source.octets(), destination.octets());
+    let header = Ipv4Header::new(0, TTL, IpNumber(protocol), source, destination).unwrap();
+    Ipv4Header { dont_fragment: false, ..header }
 }
 
-impl Ip4<'_> {
-    pub fn frame(&self, payload: &[u8]) -> Vec<u8> {
-        let header_len = 20 + self.options.len();
-        let mut ip = vec![0x40 | (header_len / 4) as u8, 0];
-        ip.extend(((header_len + payload.len()) as u16).to_be_bytes());
-        ip.extend(self.id.to_be_bytes());
-        let more = if self.more { 0x2000 } else { 0 };
-        ip.extend(((self.offset / 8) as u16 | more).to_be_bytes());
-        ip.extend([64, self.protocol, 0, 0]);
-        ip.extend(self.source.octets());
-        ip.extend(self.destination.octets());
-        ip.extend(self.options);
-        let sum = checksum(&[&ip]);
-        ip[10..12].copy_from_slice(&sum.to_be_bytes());
-        ip.extend(payload);
-        ethernet(mac_of(self.destination.into()), 0x0800, &ip)
-    }
+/// A frame of IPv4, with the header's length and checksum.
+pub fn ip4(mut header: Ipv4Header, payload: &[u8]) -> Vec<u8> {
+    header.set_payload_len(payload.len()).unwrap();
+    header.header_checksum = header.calc_header_checksum();
+    let packet = [&header.to_bytes()[..], payload].concat();
+    ethernet(mac_of(header.destination.into()), 0x0800, &packet)
 }
 
 pub fn ip6(source: Ipv6Addr, destination: Ipv6Addr, next_header: u8, payload: &[u8]) -> Vec<u8> {
-    let mut ip = vec![0x60, 0, 0, 0];
-    ip.extend((payload.len() as u16).to_be_bytes());
-    ip.extend([next_header, 64]);
-    ip.extend(source.octets());
-    ip.extend(destination.octets());
-    ip.extend(payload);
-    ethernet(mac_of(destination.into()), 0x86dd, &ip)
+    let header = Ipv6Header {
+        payload_length: payload.len() as u16,
+        next_header: IpNumber(next_header),
+        hop_limit: TTL,
+        source: source.octets(),
+        destination: destination.octets(),
+        ..Ipv6Header::default()
+    };
+    let packet = [&header.to_bytes()[..], payload].concat();
+    ethernet(mac_of(destination.into()), 0x86dd, &packet)
 }
 
 /// Any protocol over either family.
 pub fn ip(source: IpAddr, destination: IpAddr, protocol: u8, payload: &[u8]) -> Vec<u8> {
     match (source, destination) {
-        (IpAddr::V4(source), IpAddr::V4(destination)) => {
-            Ip4 { source, destination, protocol, options: &[], id: 0, offset: 0, more: false }
-                .frame(payload)
-        }
         (IpAddr::V6(source), IpAddr::V6(destination)) => {
             ip6(source, destination, protocol, payload)
         }
-        _ => panic!("two families"),
+        _ => ip4(header4(source, destination, protocol), payload),
     }
 }
 
@@ -185,19 +146,22 @@ pub fn udp_fragments(
     for (index, offset) in starts.iter().copied().enumerate() {
         let end = starts.get(index + 1).copied().unwrap_or(datagram.len());
         let (part, more) = (&datagram[offset..end], end < datagram.len());
+        let fragment_offset = IpFragOffset::try_new(offset as u16 / 8).unwrap();
         fragments.push(match (from.ip(), to.ip()) {
-            (IpAddr::V4(source), IpAddr::V4(destination)) => {
-                Ip4 { source, destination, protocol: UDP, options: &[], id, offset, more }
-                    .frame(part)
-            }
             (IpAddr::V6(source), IpAddr::V6(destination)) => {
-                let mut extension = vec![UDP, 0];
-                extension.extend((offset as u16 | u16::from(more)).to_be_bytes());
-                extension.extend(u32::from(id).to_be_bytes());
-                extension.extend(part);
-                ip6(source, destination, IPV6_FRAGMENT, &extension)
+                let header =
+                    Ipv6FragmentHeader::new(ip_number::UDP, fragment_offset, more, id.into());
+                ip6(source, destination, IPV6_FRAGMENT, &[&header.to_bytes()[..], part].concat())
             }
-            _ => panic!("two families"),
+            (source, destination) => ip4(
+                Ipv4Header {
+                    identification: id,
+                    fragment_offset,
+                    more_fragments: more,
+                    ..header4(source, destination, UDP)
+                },
+                part,
+            ),
         });
     }
     fragments

@@ -1,6 +1,8 @@
 //! TCP clients made by hand: their every segment is sent when the case says so, and never again.
 
-use crate::frame::{self, Segment, address};
+use etherparse::TcpHeader;
+
+use crate::frame::{self, address};
 use crate::world::World;
 
 pub const FIN: u8 = 1;
@@ -80,7 +82,17 @@ impl Peer {
     pub fn segment(&self, flags: u8, payload: &[u8]) -> Vec<u8> {
         let (here, there) = (address(&self.here), address(&self.there));
         let ack = if flags & ACK == 0 { 0 } else { self.ack };
-        let segment = Segment { seq: self.seq, ack, flags, payload };
-        frame::ip(here.ip(), there.ip(), frame::TCP, &frame::tcp(here, there, &segment))
+        let has = |flag| flags & flag != 0;
+        let header = TcpHeader {
+            acknowledgment_number: ack,
+            fin: has(FIN),
+            syn: has(SYN),
+            rst: has(RST),
+            psh: has(PSH),
+            ack: has(ACK),
+            ..TcpHeader::new(here.port(), there.port(), self.seq, 0xffff)
+        };
+        let segment = frame::tcp(here.ip(), there.ip(), header, payload);
+        frame::ip(here.ip(), there.ip(), frame::TCP, &segment)
     }
 }

@@ -5,11 +5,12 @@
 
 use std::collections::BTreeSet;
 
+use etherparse::Ipv4Header;
 use fastrand::Rng;
 use weir_bpf::attach::AttachMode;
 
 use crate::duel::{Duel, Queues};
-use crate::frame::{self, Ip4, address, tagged, to_mac, udp, udp_fragments, udp_packet};
+use crate::frame::{self, address, header4, ip4, tagged, to_mac, udp, udp_fragments, udp_packet};
 use crate::peer::{ACK, FIN, Peer};
 use crate::socket::{Udp, pick_by_fifth_byte};
 use crate::world::World;
@@ -283,14 +284,9 @@ fn packet(
 /// No-operations: 4 or 8 bytes.
 fn with_options(random: &mut Rng, from: &str, to: &str, payload: &[u8]) -> Vec<u8> {
     let (from, to) = (address(from), address(to));
-    let (std::net::IpAddr::V4(source), std::net::IpAddr::V4(destination)) = (from.ip(), to.ip())
-    else {
-        return Vec::new();
-    };
-    let options = &[1; 8][..if random.bool() { 4 } else { 8 }];
-    let ip =
-        Ip4 { source, destination, protocol: frame::UDP, options, id: 0, offset: 0, more: false };
-    ip.frame(&udp(from, to, payload))
+    let options = if random.bool() { [1; 4].into() } else { [1; 8].into() };
+    let header = Ipv4Header { options, ..header4(from.ip(), to.ip(), frame::UDP) };
+    ip4(header, &udp(from, to, payload))
 }
 
 /// The end is missing or, in IPv4, one bit of the header is wrong: the kernel drops it on its way.

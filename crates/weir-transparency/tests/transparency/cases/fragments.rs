@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use etherparse::{IpFragOffset, Ipv4Header};
 use weir_bpf::verdict::Defect;
 
 use super::{Case, LONG, PEER, PEER6, SMALL, fill, flood, free, full, long};
-use crate::frame::{self, Ip4, address, udp_fragments};
+use crate::frame::{self, address, header4, ip4, udp_fragments};
 use crate::socket::Udp;
 use crate::world::World;
 
@@ -197,25 +198,12 @@ fn pings(world: &mut World) {
     let discarded = discarded(world);
     let (from, to) = (address(PEER).ip(), address(AT).ip());
     let echo = frame::echo(from, to, 7, &world.payload(2000));
-    let (std::net::IpAddr::V4(source), std::net::IpAddr::V4(destination)) = (from, to) else {
-        return;
-    };
-    let id = world.fragment_id(1);
-    let part = |offset, more| Ip4 {
-        source,
-        destination,
-        protocol: frame::ICMP,
-        options: &[],
-        id,
-        offset,
-        more,
-    };
+    let identification = world.fragment_id(1);
+    let whole = Ipv4Header { identification, ..header4(from, to, frame::ICMP) };
+    let first = Ipv4Header { more_fragments: true, ..whole.clone() };
+    let fragment_offset = IpFragOffset::try_new(1448 / 8).unwrap();
+    let last = Ipv4Header { fragment_offset, ..whole };
     let (head, tail) = echo.split_at(1448);
     let busy = long(world, PEER, AT);
-    world.send(&[
-        busy,
-        part(0, true).frame(head),
-        discarded[0].clone(),
-        part(1448, false).frame(tail),
-    ]);
+    world.send(&[busy, ip4(first, head), discarded[0].clone(), ip4(last, tail)]);
 }

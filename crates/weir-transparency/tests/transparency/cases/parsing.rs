@@ -1,9 +1,10 @@
 //! What lies where in a packet, and whose it is.
 
+use etherparse::Ipv4Header;
 use weir_bpf::verdict::Defect;
 
 use super::{Case, LONG, PEER, PEER6, SMALL, fill, flood, full, long};
-use crate::frame::{self, Ip4, address, ip6, tagged, to_mac, udp, udp_packet};
+use crate::frame::{self, address, header4, ip4, ip6, tagged, to_mac, udp, udp_packet};
 use crate::socket::{Frames, Udp, only_frames_with, packet};
 use crate::world::World;
 
@@ -88,23 +89,15 @@ fn source_route(world: &mut World) {
     world.udp_beyond("beyond", "0.0.0.0:5000");
     fill(world, PEER, "198.18.0.1:5000");
     let (source, through) = (address(PEER), address("198.18.0.1:5000"));
-    let (std::net::IpAddr::V4(from), std::net::IpAddr::V4(by)) = (source.ip(), through.ip()) else {
-        return;
-    };
     for _ in 0..3 {
         let payload = world.payload(LONG);
         // Its checksum is that of its last leg.
         let datagram = udp(source, address("198.18.1.2:5000"), &payload);
-        let packet = Ip4 {
-            source: from,
-            destination: by,
-            protocol: frame::UDP,
-            options: &[131, 7, 4, 198, 18, 1, 2, 0],
-            id: 0,
-            offset: 0,
-            more: false,
+        let header = Ipv4Header {
+            options: [131, 7, 4, 198, 18, 1, 2, 0].into(),
+            ..header4(source.ip(), through.ip(), frame::UDP)
         };
-        world.send_apart(&packet.frame(&datagram));
+        world.send_apart(&ip4(header, &datagram));
     }
 }
 
@@ -119,20 +112,10 @@ fn options(world: &mut World) {
         world.send(&frames);
     }
     let (source, to) = (address(PEER), address("198.18.0.1:5000"));
-    let (std::net::IpAddr::V4(from), std::net::IpAddr::V4(near)) = (source.ip(), to.ip()) else {
-        return;
-    };
     let payload = world.payload(600);
-    let packet = Ip4 {
-        source: from,
-        destination: near,
-        protocol: frame::UDP,
-        options: &[NOP; 8],
-        id: 0,
-        offset: 0,
-        more: false,
-    };
-    world.send(&[packet.frame(&udp(source, to, &payload))]);
+    let header =
+        Ipv4Header { options: [NOP; 8].into(), ..header4(source.ip(), to.ip(), frame::UDP) };
+    world.send(&[ip4(header, &udp(source, to, &payload))]);
     // Short packets are charged what is left of a page.
     world.disregard("full");
 }
