@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::metric::{Metric, m};
 use crate::run::{Load, Trial};
 use crate::scene::{Flow, Scene};
-use crate::stats::Bisection;
+use crate::stats::{Bracket, bisect};
 use crate::view::View;
 
 /// Arms or loads, separated by commas as on the command line; a quick run leaves those with a `?` out.
@@ -155,16 +155,14 @@ impl Search {
         view.trials.iter().filter(move |trial| trial.case == self.case && trial.arm == arm)
     }
 
-    /// The search in an arm, as far as its trials go; `None`: it needs none.
-    pub fn so_far(&self, view: &View<'_>, arm: &str) -> Option<Bisection> {
+    /// What is known in an arm so far, and the next rate, if there is one; `None`: it needs no search.
+    pub fn so_far(&self, view: &View<'_>, arm: &str) -> Option<(Bracket, Option<f64>)> {
+        let passed_at =
+            |trial: &Trial| trial.get(&m::offered_pps).filter(|_| (self.passes)(view, trial));
+        let trials = self.trials(view, arm).map(passed_at);
         let quick = view.run.head.quick;
-        let between = (self.between)(view, arm, self.of)?;
-        let mut bisection = Bisection::new(between, self.steps.of(quick), self.majority.of(quick));
-        for trial in self.trials(view, arm) {
-            let passed = (self.passes)(view, trial);
-            bisection.report(trial.get(&m::offered_pps).filter(|_| passed));
-        }
-        Some(bisection)
+        let (steps, majority) = (self.steps.of(quick), self.majority.of(quick));
+        Some(bisect((self.between)(view, arm, self.of)?, steps, majority, trials))
     }
 }
 

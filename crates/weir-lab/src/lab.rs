@@ -316,8 +316,7 @@ impl Going<'_> {
             is_over = true;
             for arm in plan.searched(search) {
                 let view = View::new(plan.experiment, &self.run);
-                let bisection = search.so_far(&view, &arm.name);
-                let Some(rate) = bisection.and_then(|so_far| so_far.next()) else { continue };
+                let Some((_, Some(rate))) = search.so_far(&view, &arm.name) else { continue };
                 let step = search.trials(&view, &arm.name).count() as u32;
                 let at = (arm, search.of, Load::Rate(rate.round()));
                 self.measure(at, search.case, (times, step))?;

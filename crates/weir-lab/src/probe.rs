@@ -14,13 +14,13 @@ use crate::apps::{slots, udp};
 use crate::bench::Bench;
 use crate::error::{Error, Result, cannot};
 use crate::histogram;
-use crate::host::companions::Companions;
+use crate::host::companions::Companion;
 use crate::host::process::Process;
 use crate::host::topology::{EGRESS, Host};
 use crate::machine;
 use crate::programs::{Daemon, Running};
 use crate::reading::{Counter, Histogram, Reading};
-use crate::scene::{AppKind, Books, Need, Role, Scene, Watch};
+use crate::scene::{AppKind, Beside, Books, Need, Role, Scene, Watch};
 
 /// Everything that a trial reads. What is in shared memory comes first, within a microsecond; then what
 /// takes a system call, each with its own instant.
@@ -32,7 +32,7 @@ pub struct Probe<'a> {
     pub apps: Vec<&'a Running>,
     /// The lab's own client, once it runs.
     pub client: Option<Process>,
-    pub beside: Companions,
+    pub beside: Option<Companion>,
     pub daemon: Option<&'a Daemon>,
     /// Connections are followed, so that what cannot be is dropped.
     pub follows: bool,
@@ -49,7 +49,7 @@ impl Probe<'_> {
         self.memory(&mut reading);
         self.cpu(&mut reading)?;
         self.packets(&mut reading)?;
-        if self.scene.watch.contains(&Watch::Accounts) {
+        if self.scene.watch == Some(Watch::Accounts) {
             self.accounts(&mut reading)?;
         }
         Ok(reading)
@@ -94,13 +94,16 @@ impl Probe<'_> {
             reading.add(Counter::ClientLost, client.count(slots::LOST));
             reading.note(Histogram::Took, client.histogram());
         }
-        if let Some(hog) = self.beside.hog() {
-            reading.add(Counter::Work, hog.count(slots::WORK));
-            reading.add(Counter::WorkCpu, hog.count(slots::CPU_NS));
-        }
-        if let Some(interactive) = self.beside.interactive() {
-            let open_ns = monotonic_now().0.saturating_sub(interactive.count(slots::DUE_NS));
-            reading.note(Histogram::Wake, histogram::with(interactive.histogram(), open_ns));
+        match &self.beside {
+            None | Some(Companion { kind: Beside::Spinner, .. }) => {}
+            Some(Companion { kind: Beside::Interactive, process, .. }) => {
+                let open_ns = monotonic_now().0.saturating_sub(process.count(slots::DUE_NS));
+                reading.note(Histogram::Wake, histogram::with(process.histogram(), open_ns));
+            }
+            Some(Companion { process, .. }) => {
+                reading.add(Counter::Work, process.count(slots::WORK));
+                reading.add(Counter::WorkCpu, process.count(slots::CPU_NS));
+            }
         }
         reading.note(Histogram::Loop, self.bench.speed.histogram());
     }
@@ -172,7 +175,7 @@ impl Probe<'_> {
             let links = &self.host.links;
             reading.add(Counter::Forwarded, links.stats(links.index(EGRESS)?)?.tx_packets);
         }
-        if self.scene.watch.contains(&Watch::Replies) {
+        if self.scene.watch == Some(Watch::Replies) {
             reading.add(Counter::Arrived, far.rx_packets);
             reading.add(Counter::RepliesRefused, own.tx_dropped);
         }

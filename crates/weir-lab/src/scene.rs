@@ -236,9 +236,9 @@ pub struct Scene {
     /// The same, if nobody here wrote it, with what the case adds to its arguments. It runs for the window, in whole
     /// seconds, and reports.
     pub program: Option<(&'static ClientKind, String)>,
-    pub beside: Vec<Beside>,
+    pub beside: Option<Beside>,
     pub needs: Vec<Need>,
-    pub watch: Vec<Watch>,
+    pub watch: Option<Watch>,
     pub books: Books,
     /// The flooded application is stopped, so that its queue is full.
     pub stopped: bool,

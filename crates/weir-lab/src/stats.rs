@@ -87,55 +87,39 @@ impl Bracket {
     }
 }
 
-/// A search for the highest rate that passes, which halves the logarithm of an interval (RFC 2544).
+/// A search for the highest rate that passes, which halves the logarithm of an interval so many times (RFC 2544): what
+/// its trials say, each the rate that was really offered if it passed, and the rate to try next, or `None` when the
+/// search is over.
 ///
 /// A rate passes or fails once so many of its trials do: on a shared machine a hiccup of a millisecond fails
 /// any rate now and then, and would send the search astray for good (MLRsearch's exceed ratio of 0.5).
-#[derive(Clone, Copy, Debug)]
-pub struct Bisection {
-    low: f64,
-    high: f64,
-    steps: u32,
+pub fn bisect(
+    (mut low, mut high): (f64, f64),
+    mut steps: u32,
     majority: u32,
-    passed: u32,
-    failed: u32,
-    bracket: Bracket,
-}
-
-impl Bisection {
-    pub fn new((low, high): (f64, f64), steps: u32, majority: u32) -> Self {
-        Self { low, high, steps, majority, passed: 0, failed: 0, bracket: Bracket::default() }
-    }
-
-    /// The rate to try next, or `None` when the search is over.
-    pub fn next(&self) -> Option<f64> {
-        (self.steps > 0).then(|| (self.low * self.high).sqrt())
-    }
-
-    /// What came of the trial at [`Bisection::next`]: the rate that was really offered if it passed.
-    pub fn report(&mut self, passed_at: Option<f64>) {
-        let Some(rate) = self.next() else { return };
-        match passed_at {
-            Some(_) => self.passed += 1,
-            None => self.failed += 1,
-        }
-        if self.passed == self.majority {
-            self.low = rate;
-            self.bracket.passed = passed_at;
-        } else if self.failed == self.majority {
-            self.high = rate;
-            self.bracket.failed = Some(rate);
+    trials: impl IntoIterator<Item = Option<f64>>,
+) -> (Bracket, Option<f64>) {
+    let (mut bracket, mut passed, mut failed) = (Bracket::default(), 0, 0);
+    let middle = |low: f64, high: f64| (low * high).sqrt();
+    for passed_at in trials {
+        let count = if passed_at.is_some() { &mut passed } else { &mut failed };
+        *count += 1;
+        if passed == majority {
+            low = middle(low, high);
+            bracket.passed = passed_at;
+        } else if failed == majority {
+            high = middle(low, high);
+            bracket.failed = Some(high);
         } else {
-            return;
+            continue;
         }
-        (self.passed, self.failed) = (0, 0);
-        self.steps -= 1;
+        (passed, failed) = (0, 0);
+        steps = match steps - 1 {
+            0 => return (bracket, None),
+            left => left,
+        };
     }
-
-    /// What is known so far.
-    pub fn bracket(&self) -> Bracket {
-        self.bracket
-    }
+    (bracket, Some(middle(low, high)))
 }
 
 #[cfg(test)]
@@ -153,11 +137,12 @@ mod tests {
     }
 
     fn search(mut passes: impl FnMut(f64) -> bool) -> Bracket {
-        let mut bisection = Bisection::new((10_000.0, 10_000_000.0), 14, 2);
-        while let Some(rate) = bisection.next() {
-            bisection.report(passes(rate).then_some(rate));
+        let mut trials = vec![];
+        loop {
+            let (bracket, next) = bisect((1e4, 1e7), 14, 2, trials.iter().copied());
+            let Some(rate) = next else { return bracket };
+            trials.push(passes(rate).then_some(rate));
         }
-        bisection.bracket()
     }
 
     proptest! {

@@ -165,7 +165,7 @@ impl<'a> View<'a> {
 
     /// What a search found for an arm, where it tried any rate to the end.
     pub fn found(&self, search: &Search, arm: &str) -> Option<Bracket> {
-        Some(search.so_far(self, arm)?.bracket()).filter(|bracket| bracket.known().is_some())
+        Some(search.so_far(self, arm)?.0).filter(|bracket| bracket.known().is_some())
     }
 }
 

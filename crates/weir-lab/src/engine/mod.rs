@@ -17,13 +17,13 @@ use weir_bpf::units::Nice;
 use self::books::{Seen, Window, answered, check, ledger};
 use self::figures::measure;
 use self::setup::describe;
-use self::watches::Watches;
+use self::watches::Watching;
 use crate::apps::{Job, slots};
 use crate::arm::Arm;
 use crate::bench::{Begun, Bench};
 use crate::error::{Error, Result};
 use crate::experiment::{Ask, Times};
-use crate::host::companions::{Companions, stopped};
+use crate::host::companions::{Companion, stopped};
 use crate::host::process::Process;
 use crate::host::topology::Host;
 use crate::host::wire::{FLOOD_NET, far_interrupts, sink, slow_egress};
@@ -55,7 +55,7 @@ pub fn trial(
 ) -> Result<Trial> {
     let arm = ask.arm;
     bench.prepare(arm, &scene.needs, &scene.apps)?;
-    if scene.watch.contains(&Watch::RoundTrips) {
+    if scene.watch == Some(Watch::RoundTrips) {
         let pings: f64 = scene.flows.iter().filter(|f| f.light).map(|f| f.load.pps()).sum();
         if pings * (times.warm_up + times.window).as_secs_f64() > f64::from(QUESTIONS) / 2.0 {
             return Err(Error::refused(
@@ -93,7 +93,7 @@ fn watch(
     stop: &Stop,
 ) -> Result<Seen> {
     let sut = bench.sut(arm);
-    let accounts = scene.watch.contains(&Watch::Accounts);
+    let accounts = scene.watch == Some(Watch::Accounts);
     let threads = bench.pollers(arm)?;
     let clocks = threads.iter().filter(|_| accounts).map(|thread| Ok(TaskClock::of(thread.pid)?));
     // None is to be seen in a PID namespace.
@@ -108,16 +108,17 @@ fn watch(
         scene,
         apps: scene.apps.iter().filter_map(|app| begun.app(sut, app)).collect(),
         client: None,
-        beside: Companions::default(),
+        beside: None,
         daemon: begun.daemon.as_ref(),
         follows: arm.nat,
         pollers: threads.iter().map(|thread| thread.pid).collect(),
         clocks: clocks.collect::<Result<_>>()?,
         ksoftirqd: kernel_threads.into_iter().find(|(_, name)| *name == softirqs).map(|of| of.0),
     };
-    let watches = Watches::begin(&probe, &threads)?;
+    let watching = Watching::begin(&probe, &threads)?;
     let before = probe.read()?;
-    probe.beside = Companions::start(&sut.host.netns, bench.sut_cpu, &scene.beside)?;
+    let start = |kind| Companion::start(&sut.host.netns, bench.sut_cpu, kind);
+    probe.beside = scene.beside.map(start).transpose()?;
     let flooded = probe.apps.first().filter(|_| scene.stopped).and_then(|app| app.pids.first());
     let stopped = flooded.map(|pid| stopped(*pid)).transpose()?;
     probe.client = start_client(bench, arm, scene, stop)?;
@@ -130,10 +131,10 @@ fn watch(
         stop.sleep(warm_up)?;
         judged(&probe, stop)?;
         let real = start_program(&probe, window)?;
-        let (opened, first) = (probe.read()?, watches.polls());
+        let (opened, first) = (probe.read()?, watching.polls());
         let began = Instant::now();
         let arrivals = arrivals(&probe, window, stop)?;
-        let (closed, last) = (probe.read()?, watches.polls());
+        let (closed, last) = (probe.read()?, watching.polls());
         let length = began.elapsed();
         let report = real.map(|real| report(real, stop)).transpose()?;
         Ok::<_, Error>(Window { opened, closed, length, polls: first.zip(last), arrivals, report })
@@ -143,7 +144,7 @@ fn watch(
     go(&probe, false);
     // What waits in its queue is to be received, and in good time.
     drop(stopped);
-    probe.beside.end();
+    probe.beside.iter().for_each(Companion::end);
     let mut after = drain(&probe, &before, stop)?;
     if let Some(client) = probe.client.as_ref().filter(|_| scene.books == Books::Ip) {
         // Its resets are this trial's, and must find room in the ring: a connection that is left would
@@ -154,24 +155,25 @@ fn watch(
     if let Some(daemon) = begun.daemon.as_ref().filter(|_| accounts) {
         meter::read(bench, arm, daemon, stop, &mut after)?;
     }
-    let pings = watches.pings(&window.opened, &window.closed);
-    let steps = watches.steps(&window.opened, &window.closed);
+    let pings = watching.pings(&window.opened, &window.closed);
+    let steps = watching.steps(&window.opened, &window.closed);
     Ok(Seen { before, after, window, pings, steps })
 }
 
 /// Waits until the gate judges: what may divert packets, as a scene's sink may, is read before it does.
 fn judged(probe: &Probe<'_>, stop: &Stop) -> Result<()> {
-    let deadline = Instant::now() + UNDER_WAY_DEADLINE;
     let mut last = probe.read()?;
-    while probe.scene.books == Books::Ring && last.has(Counter::Judged) {
+    if probe.scene.books != Books::Ring || !last.has(Counter::Judged) {
+        return Ok(());
+    }
+    until(UNDER_WAY_DEADLINE, || {
         stop.sleep(SLICE)?;
         let now = probe.read()?;
-        if now.since(&last, Counter::Unjudged) == 0 || Instant::now() > deadline {
-            break;
-        }
+        let unjudged = now.since(&last, Counter::Unjudged);
         last = now;
-    }
-    Ok(())
+        Ok((unjudged == 0).then_some(()))
+    })
+    .map(drop)
 }
 
 /// Where a packet ends that is to bind the far end's interrupts.
@@ -231,7 +233,7 @@ fn start_client(bench: &Bench, arm: &Arm, scene: &Scene, stop: &Stop) -> Result<
 
 /// Lasts a window, and reads what arrives at the far end between its slices where that is watched.
 fn arrivals(probe: &Probe<'_>, window: Duration, stop: &Stop) -> Result<Vec<(Instant, u64)>> {
-    if !probe.scene.watch.contains(&Watch::Replies) {
+    if probe.scene.watch != Some(Watch::Replies) {
         return stop.sleep(window).map(|()| vec![]);
     }
     let began = Instant::now();

@@ -13,54 +13,53 @@ use crate::probe::Probe;
 use crate::reading::{Counter, Reading};
 use crate::scene::{ECHO_PORT, Watch};
 
-pub(super) struct Watches {
-    clock: Option<PollClock>,
-    replies: Option<(Attached, Replies)>,
-    trace: Option<(Turn, StepTrace)>,
+pub(super) enum Watching {
+    Nothing,
+    Polls(PollClock),
+    Replies((Attached, Replies)),
+    Steps(Turn, StepTrace),
 }
 
-impl Watches {
+impl Watching {
     /// What a scene has watched. After weir began: beside a program where packets leave, it forwards nothing in the
     /// driver.
     pub(super) fn begin(probe: &Probe<'_>, threads: &[NapiThread]) -> Result<Self> {
         let Probe { bench, host, scene, .. } = probe;
-        let mut watches = Self { clock: None, replies: None, trace: None };
-        for watch in &scene.watch {
-            match (watch, threads.first()) {
-                (Watch::Polls, Some(thread)) => {
-                    watches.clock.insert(PollClock::load()?).watch(thread.napi_id);
-                }
-                (Watch::RoundTrips, _) => {
-                    let replies = Replies::load(ECHO_PORT)?;
-                    let attach = || replies.attach(host.ifindex, SUT_INTERFACE);
-                    watches.replies = Some((host.netns.run(attach)??, replies));
-                }
-                (Watch::Steps(turn), poller) => {
-                    let receiver = (probe.apps[0].pids[0], scene.apps[0].port);
-                    let poller = poller.map(|thread| thread.pid);
-                    let trace = StepTrace::begin(receiver, bench.sut_cpu, poller)?;
-                    watches.trace = Some((*turn, trace));
-                }
-                (Watch::Polls | Watch::Accounts | Watch::Replies, _) => {}
+        Ok(match (scene.watch, threads.first()) {
+            (Some(Watch::Polls), Some(thread)) => {
+                let mut clock = PollClock::load()?;
+                clock.watch(thread.napi_id);
+                Self::Polls(clock)
             }
-        }
-        Ok(watches)
+            (Some(Watch::RoundTrips), _) => {
+                let replies = Replies::load(ECHO_PORT)?;
+                let attach = || replies.attach(host.ifindex, SUT_INTERFACE);
+                Self::Replies((host.netns.run(attach)??, replies))
+            }
+            (Some(Watch::Steps(turn)), poller) => {
+                let receiver = (probe.apps[0].pids[0], scene.apps[0].port);
+                let poller = poller.map(|thread| thread.pid);
+                Self::Steps(turn, StepTrace::begin(receiver, bench.sut_cpu, poller)?)
+            }
+            _ => Self::Nothing,
+        })
     }
 
     pub(super) fn polls(&self) -> Option<PollCost> {
-        self.clock.as_ref().map(PollClock::read)
+        let Self::Polls(clock) = self else { return None };
+        Some(clock.read())
     }
 
     /// The round trips of the pings in a window, microseconds; `None` of one that was not replied to.
     pub(super) fn pings(&self, opened: &Reading, closed: &Reading) -> Option<Vec<Option<f64>>> {
-        let (_, replies) = self.replies.as_ref()?;
+        let Self::Replies((_, replies)) = self else { return None };
         let age = |number| Some(replies.age(number)?.0 as f64 / 1e3);
         Some(numbers(opened, closed, Counter::LightSent).map(age).collect())
     }
 
     /// The steps of the flood's packets in a window that are looked at.
     pub(super) fn steps(&self, opened: &Reading, closed: &Reading) -> Vec<Steps> {
-        let Some((turn, trace)) = &self.trace else { return vec![] };
+        let Self::Steps(turn, trace) = self else { return vec![] };
         let traced = numbers(opened, closed, Counter::FloodSent).filter(|it| turn.is_of(*it));
         traced.map(|number| trace.steps(number)).collect()
     }

@@ -59,8 +59,8 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
         // The second receiver is sent nothing.
         apps: receivers(),
         flows,
-        beside: vec![Beside::Hog(0)],
-        watch: vec![Watch::Accounts],
+        beside: Some(Beside::Hog(0)),
+        watch: Some(Watch::Accounts),
         books: if mixed { Books::Ip } else { Books::Udp },
         ..Scene::default()
     })

@@ -56,7 +56,7 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
     Ok(Scene {
         apps: receivers(),
         flows: ask.flood(FLOODED_PORT).into_iter().collect(),
-        beside: if ask.case == "alone" { vec![] } else { vec![Beside::Hog(0)] },
+        beside: (ask.case != "alone").then_some(Beside::Hog(0)),
         ..Scene::default()
     })
 }

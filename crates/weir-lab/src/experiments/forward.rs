@@ -60,9 +60,9 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
     Ok(Scene {
         apps: vec![echo(Role::Light)],
         flows: std::iter::once(heartbeats).chain(flood).collect(),
-        beside: if ask.case.ends_with("+hog") { vec![Beside::Hog(0)] } else { vec![] },
+        beside: ask.case.ends_with("+hog").then_some(Beside::Hog(0)),
         needs: vec![Need::Egress],
-        watch: vec![Watch::RoundTrips],
+        watch: Some(Watch::RoundTrips),
         books: Books::Ring,
         egress_mbit: ask.case.starts_with("slow").then_some(SLOW_MBIT),
         ..Scene::default()

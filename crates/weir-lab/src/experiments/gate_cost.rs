@@ -98,7 +98,7 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
     let mut scene = Scene {
         apps: vec![App::new(AppKind::Unread, FULL_PORT, Role::Other)],
         needs: vec![Need::OtherFamily],
-        watch: vec![Watch::Polls],
+        watch: Some(Watch::Polls),
         books: Books::Ring,
         sink: is_pass(ask.case),
         ..Scene::default()

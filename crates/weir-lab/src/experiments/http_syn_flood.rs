@@ -70,7 +70,7 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
             port,
         }),
         needs: vec![Need::FarEnd, Need::AnswersDropped],
-        beside: if ask.case == OWN { vec![Beside::Hog(0)] } else { vec![] },
+        beside: (ask.case == OWN).then_some(Beside::Hog(0)),
         books: Books::Tcp,
         settle: SETTLE,
         ..Scene::default()

@@ -83,7 +83,7 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
     Ok(Scene {
         apps: vec![app],
         flows: ask.flood(FLOODED_PORT).map(flow).into_iter().collect(),
-        beside: vec![Beside::Interactive],
+        beside: Some(Beside::Interactive),
         books: match kind.weir {
             Some(options) if options.contains("native") => Books::Tap,
             _ => Books::Ring,

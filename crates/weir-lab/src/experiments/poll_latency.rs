@@ -44,10 +44,10 @@ pub static EXPERIMENT: Experiment = Experiment {
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
     let mut scene = in_bursts(ask, ALONE, 18);
     if ask.case == "beside" {
-        scene.beside = vec![Beside::Hog(0)];
+        scene.beside = Some(Beside::Hog(0));
     }
     if TRACED.has(ask.case) {
-        scene.watch = vec![Watch::Steps(ALONE)];
+        scene.watch = Some(Watch::Steps(ALONE));
     }
     Ok(scene)
 }

@@ -126,7 +126,7 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
     Ok(match ask.case {
         "bare" => Scene {
             flows: flood.into_iter().collect(),
-            watch: vec![Watch::Polls],
+            watch: Some(Watch::Polls),
             books: Books::Ring,
             ..Scene::default()
         },

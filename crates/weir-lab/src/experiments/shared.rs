@@ -77,10 +77,9 @@ pub(super) const ALONE: Cases = Cases::Where(|case| !case.contains('+'));
 pub(super) const ACCOMPANIED: Cases = Cases::Where(|case| case.contains('+'));
 
 /// The rest of a case's name, and what its end says.
-pub(super) fn accompanied(case: &str) -> (&str, Vec<Beside>) {
+pub(super) fn accompanied(case: &str) -> (&str, Option<Beside>) {
     let (rest, end) = case.split_at(case.find('+').unwrap_or(case.len()));
-    let beside = BESIDE.into_iter().filter(|(name, _)| *name == end);
-    (rest, beside.filter_map(|(_, beside)| beside).collect())
+    (rest, BESIDE.into_iter().find(|(name, _)| *name == end).and_then(|(_, beside)| beside))
 }
 
 /// Goals: of each its text and its bound, and for each of these arms its figure in these cases, at these loads, against
@@ -165,7 +164,7 @@ pub(super) fn in_bursts(ask: &Ask<'_>, turn: udp::Turn, length: u16) -> Scene {
     Scene {
         apps: vec![App { per_trial: true, ..app }],
         flows: ask.flood(FLOODED_PORT).map(burst).into_iter().collect(),
-        beside: vec![Beside::Spinner],
+        beside: Some(Beside::Spinner),
         ..Scene::default()
     }
 }

@@ -52,7 +52,7 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
     };
     let mut scene = in_bursts(ask, turn, 18);
     if TRACED.has(ask.case) {
-        scene.watch = vec![Watch::Steps(turn)];
+        scene.watch = Some(Watch::Steps(turn));
     }
     Ok(scene)
 }

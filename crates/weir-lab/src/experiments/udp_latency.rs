@@ -50,8 +50,8 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
     Ok(Scene {
         apps: vec![App::sink(Duration::ZERO, FLOODED_PORT, Role::Flooded), echo(Role::Light)],
         flows: std::iter::once(pings).chain(flood).collect(),
-        beside: if ask.load == Load::Off { vec![Beside::Spinner] } else { vec![] },
-        watch: vec![Watch::RoundTrips],
+        beside: (ask.load == Load::Off).then_some(Beside::Spinner),
+        watch: Some(Watch::RoundTrips),
         ..Scene::default()
     })
 }

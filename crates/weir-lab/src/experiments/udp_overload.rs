@@ -88,7 +88,7 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
         return Ok(Scene {
             apps: vec![echo(Role::Flooded)],
             flows: flood.map(|flow| Flow { port: ECHO_PORT, from: From::Client, ..flow }).collect(),
-            watch: vec![Watch::Replies],
+            watch: Some(Watch::Replies),
             ..Scene::default()
         });
     }

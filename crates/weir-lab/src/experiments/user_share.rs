@@ -51,7 +51,7 @@ pub static EXPERIMENT: Experiment = Experiment {
 };
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
-    let mut scene = Scene { apps: receivers(), beside: vec![Beside::Hog(0)], ..Scene::default() };
+    let mut scene = Scene { apps: receivers(), beside: Some(Beside::Hog(0)), ..Scene::default() };
     if ask.case == "flooded" {
         let light = Flow::light(LIGHT_PORT, LIGHT_PPS);
         scene.flows = std::iter::once(light).chain(ask.flood(FLOODED_PORT)).collect();

@@ -1,4 +1,4 @@
-//! Processes beside the applications, and one that is stopped.
+//! The process beside the applications, and one that is stopped.
 
 use rustix::process::{Pid, Signal, kill_process};
 use weir_bpf::sys::netns::NetNs;
@@ -18,49 +18,33 @@ pub fn stopped(pid: Pid) -> Result<Undo<'static>> {
     Ok(Undo(Box::new(move || kill_process(pid, Signal::CONT).unwrap_or_default())))
 }
 
-/// The processes beside the applications, each with the group that goes after it.
-#[derive(Default)]
-pub struct Companions(Vec<(Beside, Process, Option<Undo<'static>>)>);
+/// The process beside the applications, with the group that goes after it.
+pub struct Companion {
+    pub kind: Beside,
+    pub process: Process,
+    _group: Option<Undo<'static>>,
+}
 
-impl Companions {
-    pub fn start(netns: &NetNs, cpu: CpuId, beside: &[Beside]) -> Result<Self> {
-        let start = |one: &Beside| {
-            let job = match one {
-                Beside::Hog(_) | Beside::GroupHog => {
-                    Job::Compute { idle: false, pauses: Pauses::Never }
-                }
-                Beside::Bursts => Job::Compute { idle: false, pauses: Pauses::Sleeps },
-                Beside::IdleHog => Job::Compute { idle: true, pauses: Pauses::Never },
-                Beside::Spinner => Job::Compute { idle: true, pauses: Pauses::Yields },
-                Beside::Interactive => Job::Interactive,
-            };
-            let worker = Process::worker(netns, cpu, Nice(0), job)?;
-            if let Beside::Hog(nice) = one {
-                sched::set_nice(worker.pid(), Nice(*nice))?;
-            }
-            let group = (*one == Beside::GroupHog).then(|| group_of(worker.pid())).transpose()?;
-            Ok((*one, worker, group))
+impl Companion {
+    pub fn start(netns: &NetNs, cpu: CpuId, kind: Beside) -> Result<Self> {
+        let compute = |idle, pauses| Job::Compute { idle, pauses };
+        let job = match kind {
+            Beside::Hog(_) | Beside::GroupHog => compute(false, Pauses::Never),
+            Beside::Bursts => compute(false, Pauses::Sleeps),
+            Beside::IdleHog => compute(true, Pauses::Never),
+            Beside::Spinner => compute(true, Pauses::Yields),
+            Beside::Interactive => Job::Interactive,
         };
-        beside.iter().map(start).collect::<Result<_>>().map(Self)
-    }
-
-    /// Ends them; they are waited for when this is dropped.
-    pub fn end(&self) {
-        for (_, worker, _) in &self.0 {
-            let _ = kill_process(worker.pid(), Signal::KILL);
+        let process = Process::worker(netns, cpu, Nice(0), job)?;
+        if let Beside::Hog(nice) = kind {
+            sched::set_nice(process.pid(), Nice(nice))?;
         }
+        let group = (kind == Beside::GroupHog).then(|| group_of(process.pid())).transpose()?;
+        Ok(Self { kind, process, _group: group })
     }
 
-    fn find(&self, is_it: fn(&Beside) -> bool) -> Option<&Process> {
-        self.0.iter().find(|(one, ..)| is_it(one)).map(|(_, worker, _)| worker)
-    }
-
-    /// The one whose work counts.
-    pub fn hog(&self) -> Option<&Process> {
-        self.find(|one| !matches!(one, Beside::Spinner | Beside::Interactive))
-    }
-
-    pub fn interactive(&self) -> Option<&Process> {
-        self.find(|one| *one == Beside::Interactive)
+    /// Ends it; it is waited for when this is dropped.
+    pub fn end(&self) {
+        let _ = kill_process(self.process.pid(), Signal::KILL);
     }
 }
