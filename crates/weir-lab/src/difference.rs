@@ -6,7 +6,7 @@ use crate::error::{Result, cannot};
 use crate::experiment::Experiment;
 use crate::metric::{Better, METRICS, Metric, m};
 use crate::report::content::{Cell, Grid};
-use crate::report::markdown::{For, table};
+use crate::report::table::{For, table};
 use crate::report::units;
 use crate::run::Trial;
 use crate::stats::median;

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result, cannot};
-use crate::report::content::{self, Cell, FOOTNOTE, Grid, Pick};
-use crate::report::units::clean;
+use crate::report::content::{self, Pick};
+use crate::report::table::{For, escape, table};
 use crate::report::{view, words};
 use crate::run::{Head, Load, Run};
 use crate::store;
@@ -46,45 +46,6 @@ fn versions(view: &View<'_>) -> String {
          CPUs{programs}\n",
         machine.cpus
     ))
-}
-
-/// Who reads a table: a program that draws it, or a person, as it is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum For {
-    Document,
-    Terminal,
-}
-
-/// A table: text to the left, figures to the right, for a terminal under one another.
-pub fn table(grid: &Grid, reader: For) -> String {
-    let shown = if reader == For::Document { escape } else { clean };
-    let lines = || std::iter::once(&grid.head).chain(&grid.rows);
-    let width = |at: usize| match reader {
-        For::Document => 0,
-        For::Terminal => lines().map(|row| row[at].text.chars().count()).fold(4, usize::max),
-    };
-    let widths: Vec<usize> = (0..grid.head.len()).map(width).collect();
-    let line = |cell: &dyn Fn((usize, &usize)) -> String| {
-        format!("| {} |\n", widths.iter().enumerate().map(cell).collect::<Vec<_>>().join(" | "))
-    };
-    let cells = |row: &Vec<Cell>| {
-        line(&|(at, width)| match shown(&row[at].text) {
-            text if grid.is_text(at) => format!("{text:<width$}"),
-            text => format!("{text:>width$}"),
-        })
-    };
-    let rule = line(&|(at, width)| match grid.is_text(at) {
-        true => format!("{:-<width$}", "---"),
-        false => format!("{:->width$}", "---:"),
-    });
-    let rows: String = grid.rows.iter().map(cells).collect();
-    let note = if grid.is_marked() { format!("\n{}\n", shown(FOOTNOTE)) } else { String::new() };
-    cells(&grid.head) + &rule + &rows + &note
-}
-
-fn escape(text: &str) -> String {
-    let escaped = clean(text).replace('\\', "\\\\").replace('|', "\\|").replace('*', "\\*");
-    escaped.replace('&', "&amp;").replace('<', "&lt;")
 }
 
 /// Puts generated tables between the markers of these files. Returns those that changed.

@@ -8,6 +8,7 @@ mod json;
 #[cfg(test)]
 pub mod made_up;
 pub mod markdown;
+pub mod table;
 #[cfg(test)]
 mod tests;
 pub mod text;

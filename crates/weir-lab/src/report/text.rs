@@ -1,7 +1,7 @@
 //! The report for a terminal: plain text, no colour.
 
 use crate::report::content::{self, Grid};
-use crate::report::markdown::{For, table};
+use crate::report::table::{For, table};
 use crate::report::units::clean;
 use crate::report::words;
 use crate::view::View;
