@@ -13,7 +13,7 @@ use std::fs;
 use std::process::{Command, Output};
 
 use common::*;
-use running::{Lab, alone};
+use running::Lab;
 use rustix::process::Signal;
 use serde_json::Value;
 use weir_lab::experiments;
@@ -90,7 +90,7 @@ fn assert_trial(trial: &Trial, experiment: &str) {
 
 #[test]
 fn a_run_is_sound_and_leaves_nothing_but_its_report() {
-    let _alone = alone();
+    let _alone = Cpus::take();
     let out = killed::temp_dir();
     let dir = out.path().to_str().unwrap();
     let mut lab_run = Lab::start(&[
@@ -161,7 +161,7 @@ fn a_run_is_sound_and_leaves_nothing_but_its_report() {
 /// Every experiment on its weir arm and a baseline, a trial of each point of a quick run.
 #[test]
 fn every_experiment_is_sound() {
-    let _alone = alone();
+    let _alone = Cpus::take();
     for experiment in experiments::ALL.iter().filter(|e| e.name != "udp-overload") {
         let is_quick = |word: &&str| !word.ends_with('?');
         let mut arms = experiment.arms.split(',').filter(is_quick);
@@ -201,7 +201,7 @@ fn start_long(arms: &str, more: &[&str]) -> Lab {
 
 #[test]
 fn a_run_that_is_stopped_removes_everything_and_goes_on_later() {
-    let _alone = alone();
+    let _alone = Cpus::take();
     let out = killed::temp_dir();
     let dir = out.path().to_str().unwrap();
     let options =
@@ -231,7 +231,7 @@ fn a_run_that_is_stopped_removes_everything_and_goes_on_later() {
 
 #[test]
 fn sigint_ends_it_and_removes_everything() {
-    let _alone = alone();
+    let _alone = Cpus::take();
     let mut lab_run = start_long("weir", &[]);
     lab_run.signal(Signal::INT);
     lab_run.assert_interrupted();
@@ -239,7 +239,7 @@ fn sigint_ends_it_and_removes_everything() {
 
 #[test]
 fn ctrl_c_reaches_its_processes_first_and_is_still_an_interruption() {
-    let _alone = alone();
+    let _alone = Cpus::take();
     let mut lab_run = start_long("stock,threaded", &[]);
     // A terminal signals the whole group: the applications are gone before the lab asks them.
     lab_run.signal_group(Signal::INT);
@@ -248,7 +248,7 @@ fn ctrl_c_reaches_its_processes_first_and_is_still_an_interruption() {
 
 #[test]
 fn after_a_kill_the_processes_end_and_the_next_lab_removes_the_files() {
-    let _alone = alone();
+    let _alone = Cpus::take();
     let mut killed = start_long("weir,gate", &[]);
     wait_until("the daemon protects the interface", || !killed.state_files().is_empty());
     assert!(!killed.processes().is_empty());
@@ -266,7 +266,7 @@ fn after_a_kill_the_processes_end_and_the_next_lab_removes_the_files() {
 /// It is the machine's, so no namespace takes it along.
 #[test]
 fn after_a_kill_the_machine_has_its_quota_back() {
-    let _alone = alone();
+    let _alone = Cpus::take();
     let names = ["dev_weight", "netdev_budget", "netdev_budget_usecs"];
     let read =
         || names.map(|name| fs::read_to_string(format!("/proc/sys/net/core/{name}")).unwrap());
@@ -280,7 +280,7 @@ fn after_a_kill_the_machine_has_its_quota_back() {
 
 #[test]
 fn a_second_lab_waits_for_the_first() {
-    let _alone = alone();
+    let _alone = Cpus::take();
     let mut first = start_long("threaded", &[]);
     let mut second = Lab::start(&[&TINY[..], &["weir"]].concat());
     let waits = format!("waits until another lab has ended, process {}", first.id());
@@ -295,7 +295,7 @@ fn a_second_lab_waits_for_the_first() {
 
 #[test]
 fn two_settings_are_compared_pair_by_pair() {
-    let _alone = alone();
+    let _alone = Cpus::take();
     let out = killed::temp_dir();
     let dir = out.path().to_str().unwrap();
     let options = ["ab", "--a", "weir", "--b", "weir --nice 0", "udp-overload", "--quick"];

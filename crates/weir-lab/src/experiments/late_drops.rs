@@ -13,17 +13,13 @@ const BLOCK_PORT: u16 = 5120;
 const BLOCK_BITS: u8 = 4;
 /// Of the sockets that receive a multicast group.
 const GROUP_PORT: u16 = 5004;
-/// An option that nobody knows, with a byte in it that is the type of a source route.
-const OPTION: [u8; 4] = [0x1e, 4, 131, 0];
-
-const ARMS: &str = "stock,weir-native,weir";
 
 pub static EXPERIMENT: Experiment = Experiment {
     name: "late-drops",
     paper: "LRP 3, MR 6.6",
     question: "how much of what a flood loses does the kernel still drop behind the gate, whatever its packets are?",
     found: "LRP discarded at the channel, before any protocol processing; BSD after nearly all of it",
-    arms: ARMS,
+    arms: "stock,weir-native,weir",
     says: "drops {} packets/s late",
     cases,
     loads: "200k?,400k,800k?",
@@ -57,7 +53,7 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
         Some("multicast") => {
             (GROUP_PORT..GROUP_PORT + 1, &|flow| Flow { to: To::Group, ..usual(flow) })
         }
-        Some("options") => (ONE, &|flow| Flow { options: OPTION.to_vec(), ..flow }),
+        Some("options") => (ONE, &|flow| unknown_option(&flow)),
         Some("bursts") => (ONE, &|flow| Flow { burst: 64, ..flow }),
         _ => (ONE, &usual),
     };

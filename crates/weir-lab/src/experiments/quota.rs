@@ -9,15 +9,14 @@ const FEW: &str = "stock-rps+quota5";
 const NONE: &str = "stock-rps+unlimited";
 const WEIR: &str = "weir-native";
 const RECV: Cases = Cases::Of(&["recv"]);
-const ARMS: &str = "stock-rps+quota1,stock-rps+quota5,stock-rps+quota10,stock-rps+quota20,stock-rps+quota64,stock-rps,\
-    stock-rps+unlimited,stock+quota5,stock,stock+unlimited,weir-native+quota5,weir-native,weir-native+unlimited";
 
 pub static EXPERIMENT: Experiment = Experiment {
     name: "quota",
     paper: "MR fig. 6-5",
     question: "how many packets may receive work take before others have their turn?",
     found: "5 to 10 packets: stable; larger quotas: livelock, but where a screen's queue feeds back",
-    arms: ARMS,
+    arms: "stock-rps+quota1,stock-rps+quota5,stock-rps+quota10,stock-rps+quota20,stock-rps+quota64,stock-rps,\
+           stock-rps+unlimited,stock+quota5,stock,stock+unlimited,weir-native+quota5,weir-native,weir-native+unlimited",
     main: WEIR,
     cases: || vec![Case::always("recv"), Case::always("forward")],
     loads: "100k?,200k,400k?,800k,1.6M?,top",

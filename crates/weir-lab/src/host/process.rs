@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use serde_json::Value;
@@ -23,7 +23,6 @@ use crate::stop::until;
 /// How long a process may take until it is ready.
 pub const START_DEADLINE: Duration = Duration::from_secs(15);
 const STOP_DEADLINE: Duration = Duration::from_secs(5);
-const LOOK: Duration = Duration::from_millis(2);
 
 /// A process that the lab has started. Dropping it sends it a signal, and waits; kills it if it stays.
 pub struct Process {
@@ -78,23 +77,21 @@ impl Process {
         within: Duration,
         look: impl Fn(&str) -> Option<T>,
     ) -> Result<T> {
-        let deadline = Instant::now() + within;
-        loop {
+        let (mut ended, mut output) = (false, None);
+        let found = until(within, || {
             // First: it may do it and end between the two.
-            let (ended, late) = (!self.is_running(), Instant::now() > deadline);
-            let output = self.log.as_ref().map(|log| fs::read(log).unwrap_or_default());
-            let output = output.map(|output| String::from_utf8_lossy(&output).into_owned());
-            if let Some(found) = look(output.as_deref().unwrap_or_default()) {
-                return Ok(found);
-            }
-            if ended || late {
-                let how = if ended { "ended and" } else { "still runs and" };
-                let problem = format!("the lab's {} {how} did not {what}", self.object);
-                let own = output.map_or("its own message is above".into(), |output| quote(&output));
-                return Err(Error::refused(problem, own));
-            }
-            std::thread::sleep(LOOK);
-        }
+            ended = !self.is_running();
+            let log = self.log.as_ref().map(|log| fs::read(log).unwrap_or_default());
+            output = log.map(|log| String::from_utf8_lossy(&log).into_owned());
+            let found = look(output.as_deref().unwrap_or_default());
+            Ok((found.is_some() || ended).then_some(found))
+        })?;
+        found.flatten().ok_or_else(|| {
+            let how = if ended { "ended and" } else { "still runs and" };
+            let problem = format!("the lab's {} {how} did not {what}", self.object);
+            let own = output.map_or("its own message is above".into(), |output| quote(&output));
+            Error::refused(problem, own)
+        })
     }
 
     /// Whether it counts anything.

@@ -181,10 +181,7 @@ impl Network {
 
     /// weir's files about this network.
     pub fn files(&self) -> Vec<String> {
-        let prefix = format!("{}-", self.near.inode());
-        let Ok(entries) = std::fs::read_dir("/run/weir") else { return Vec::new() };
-        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        names.filter(|name| name.trim_start_matches('.').starts_with(&prefix)).collect()
+        weir_files(&self.near)
     }
 
     /// Everything that weir turns is as the network was made.
@@ -344,6 +341,14 @@ impl ConfigFile {
 /// What to add to the options of `weir run`.
 fn isolation(options: &[&str]) -> &'static [&'static str] {
     if options.contains(&"--config") { &[] } else { NO_CONFIG }
+}
+
+/// weir's files about a namespace.
+pub fn weir_files(netns: &NetNs) -> Vec<String> {
+    let prefix = format!("{}-", netns.inode());
+    let Ok(entries) = std::fs::read_dir("/run/weir") else { return Vec::new() };
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.trim_start_matches('.').starts_with(&prefix)).collect()
 }
 
 /// An IPv6 address gets its route from a work queue, `addrconf_dad_work()`.

@@ -3,29 +3,21 @@
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Signal, kill_process_group};
 use tempfile::TempDir;
 use weir_bpf::sys::netns::NetNs;
 
-use crate::common::{PATIENCE, WEIR, killed, wait, wait_until};
+use crate::common::{Owned, PATIENCE, WEIR, killed, wait, wait_until, weir_files};
 
 /// A whole run takes seconds; a loaded machine may take its time.
 const RUN_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Labs share two CPUs: one test at a time has them.
-pub fn alone() -> MutexGuard<'static, ()> {
-    static CPUS: Mutex<()> = Mutex::new(());
-    // What is guarded is the machine; a test that failed has left it in order.
-    CPUS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// A lab, in a process group of its own. Dropping it kills it and removes what it has made.
 pub struct Lab {
-    child: Child,
+    child: Owned,
     /// Its output goes to files: a process that it leaves behind would keep a pipe open.
     output: TempDir,
     /// Its namespaces, held open so that nobody else's can have their inode numbers.
@@ -45,7 +37,7 @@ impl Lab {
         let mut command = Command::new(WEIR);
         command.args(["lab", "run", experiment]).args(options).process_group(0);
         command.stdin(Stdio::null()).stdout(file("stdout")).stderr(file("stderr"));
-        Self { child: command.spawn().unwrap(), output, held: Vec::new() }
+        Self { child: Owned::start(&mut command), output, held: Vec::new() }
     }
 
     /// Waits until it measures in this many namespaces: a host is made when its arm is first measured.
@@ -73,16 +65,12 @@ impl Lab {
         self.child.id()
     }
 
-    fn pid(&self) -> Pid {
-        Pid::from_child(&self.child)
-    }
-
     pub fn signal(&self, signal: Signal) {
-        kill_process(self.pid(), signal).unwrap();
+        self.child.signal(signal);
     }
 
     pub fn signal_group(&self, signal: Signal) {
-        kill_process_group(self.pid(), signal).unwrap();
+        kill_process_group(self.child.pid(), signal).unwrap();
     }
 
     /// Waits until it has ended; its exit status and messages.
@@ -133,13 +121,7 @@ impl Lab {
 
     /// What its daemons keep in `/run/weir`.
     pub fn state_files(&self) -> Vec<String> {
-        let keys: Vec<_> = self.held.iter().map(|netns| format!("{}-", netns.inode())).collect();
-        let Ok(entries) = fs::read_dir("/run/weir") else { return Vec::new() };
-        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let is_its = |name: &String| {
-            keys.iter().any(|key| name.trim_start_matches('.').starts_with(key.as_str()))
-        };
-        names.filter(is_its).collect()
+        self.held.iter().flat_map(weir_files).collect()
     }
 
     /// Processes in its namespaces, or that name one of them: number and command line.
