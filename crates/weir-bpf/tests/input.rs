@@ -19,7 +19,7 @@ use rustix::net::sockopt;
 use rustix::process::Pid;
 use weir_bpf::Error;
 use weir_bpf::input::{INPUTS_MAX, Input, InputCounters};
-use weir_bpf::sys::sched::Policy;
+use weir_bpf::sys::sched::SchedPolicy;
 use weir_bpf::sys::{ethtool, sched};
 use weir_bpf::traffic::Generator;
 use weir_bpf::units::{CpuId, Nanos, Nice};
@@ -293,7 +293,7 @@ fn input_that_waits_long_is_told_of_only_where_that_is_asked_for() {
     let (_near, far) = bench.sockets();
     let _process = bench.stranger();
     // It interrupts nobody, so it waits for the stranger's slices.
-    sched::set_weight(bench.thread, Policy::Batch, Nice(0), None).unwrap();
+    sched::set_weight(bench.thread, SchedPolicy::Batch, Nice(0), None).unwrap();
     let waits = Duration::from_millis(300);
     let before = sched::cpu_time(bench.thread).unwrap();
     let began = Instant::now();
@@ -343,7 +343,7 @@ fn a_process_of_the_idle_policy_is_nobody() {
     let input = bench.watch();
     let (_near, far) = bench.sockets();
     let leftover = bench.stranger();
-    sched::set_weight(leftover.pid(), Policy::Idle, Nice(0), None).unwrap();
+    sched::set_weight(leftover.pid(), SchedPolicy::Idle, Nice(0), None).unwrap();
     while_input_comes(&far, || its_time_is_idle(&input, &leftover));
 }
 
@@ -353,7 +353,7 @@ fn a_consumer_of_the_idle_policy_that_computes_is_nobody() {
     let bench = Bench::new();
     let input = bench.watch();
     let (leftover, far) = consumer_that_computes(&bench);
-    sched::set_weight(leftover.pid(), Policy::Idle, Nice(0), None).unwrap();
+    sched::set_weight(leftover.pid(), SchedPolicy::Idle, Nice(0), None).unwrap();
     while_input_comes(&far, || its_time_is_idle(&input, &leftover));
 }
 

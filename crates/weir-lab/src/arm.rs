@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use weir_bpf::bare::Bare;
-use weir_bpf::sys::sched::Policy;
+use weir_bpf::sys::sched::SchedPolicy;
 use weir_bpf::units::Nice;
 
 use crate::host::quota::UNLIMITED;
@@ -16,7 +16,7 @@ pub enum Napi {
     /// Softirqs on the CPU that sends, and RPS to the tested one.
     Rps,
     /// A NAPI thread of this policy, at this nice value.
-    Thread(Policy, Nice),
+    Thread(SchedPolicy, Nice),
 }
 
 /// The wire between the far end and the host under test.
@@ -62,8 +62,8 @@ type Known = (Arm, &'static str);
 
 /// The options of a screen whose accepted packets leave at the driver.
 const SCREEN_XDP: &str = "--forward xdp";
-const THREAD: Napi = Napi::Thread(Policy::Normal, Nice(0));
-const BATCH: Napi = Napi::Thread(Policy::Batch, Nice(0));
+const THREAD: Napi = Napi::Thread(SchedPolicy::Normal, Nice(0));
+const BATCH: Napi = Napi::Thread(SchedPolicy::Batch, Nice(0));
 
 /// One without weir, behind a NIC.
 fn arm(name: &str, napi: Napi) -> Arm {
@@ -92,7 +92,7 @@ arms! {
     "stock-rps": Napi::Rps, {}
         => "softirqs without moderation, steered to the tested CPU by RPS";
     "threaded": THREAD, {} => "the kernel's threaded NAPI";
-    "niced": Napi::Thread(Policy::Normal, Nice(19)), {}
+    "niced": Napi::Thread(SchedPolicy::Normal, Nice(19)), {}
         => "threaded NAPI at nice 19: two shell commands";
     "batch": BATCH, {} => "threaded NAPI of SCHED_BATCH at nice 0: two shell commands";
     "bare-pass": THREAD, { bare: Some(Bare::Pass) }

@@ -9,7 +9,7 @@ use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 use weir_bpf::clsact::{FilterRecord, Removed};
 use weir_bpf::cpulist::CpuList;
-use weir_bpf::sys::sched::{self, Policy};
+use weir_bpf::sys::sched::{self, SchedPolicy};
 use weir_bpf::units::{CpuId, Nanos, Nice};
 
 use crate::deferral::Values;
@@ -41,7 +41,7 @@ pub enum Knob {
         old: Nice,
         /// Its policy before; records of earlier versions have none.
         #[serde(default)]
-        old_policy: Policy,
+        old_policy: SchedPolicy,
         /// What weir sets first.
         new: Nice,
         /// Whether the governor moves it from there.
@@ -215,7 +215,7 @@ impl Knob {
                 old.write(host, interface)
             }
             Self::Nice { thread, old_policy, governed: true, .. } => {
-                weigh((living(thread)?, *old_policy), Policy::Normal, STATIC_WEIGHT, None)
+                weigh((living(thread)?, *old_policy), SchedPolicy::Normal, STATIC_WEIGHT, None)
             }
             _ => Ok(()),
         }
@@ -288,8 +288,8 @@ impl fmt::Display for Knob {
 /// Gives a governed thread this weight, unless somebody else has given it another policy than the governor's and its
 /// old one.
 pub fn weigh(
-    (pid, old): (Pid, Policy),
-    policy: Policy,
+    (pid, old): (Pid, SchedPolicy),
+    policy: SchedPolicy,
     nice: Nice,
     slice: Option<Nanos>,
 ) -> Result<()> {
@@ -300,7 +300,7 @@ pub fn weigh(
 }
 
 /// As it was; where it was governed, with its policy, and the usual slice.
-fn weigh_back(pid: Pid, nice: Nice, governed: Option<Policy>) -> Result<()> {
+fn weigh_back(pid: Pid, nice: Nice, governed: Option<SchedPolicy>) -> Result<()> {
     // A real-time policy takes no nice value with it, but keeps one.
     sched::set_nice(pid, nice)?;
     if let Some(policy) = governed {
@@ -310,9 +310,9 @@ fn weigh_back(pid: Pid, nice: Nice, governed: Option<Policy>) -> Result<()> {
 }
 
 /// A governed thread's policy, if it is neither one of the governor's nor the old one.
-fn others_policy(pid: Pid, old: Policy) -> Result<Option<String>> {
+fn others_policy(pid: Pid, old: SchedPolicy) -> Result<Option<String>> {
     match sched::policy(pid) {
-        Ok(Policy::Normal | Policy::Batch) => Ok(None),
+        Ok(SchedPolicy::Normal | SchedPolicy::Batch) => Ok(None),
         Ok(policy) if policy == old => Ok(None),
         Ok(policy) => Ok(Some(policy.to_string())),
         Err(weir_bpf::Error::Refused { .. }) => Ok(Some("another policy".into())),
@@ -394,7 +394,7 @@ mod tests {
             let nice = |governed| Knob::Nice {
                 thread: task.clone(),
                 old: Nice(3),
-                old_policy: Policy::RoundRobin(5),
+                old_policy: SchedPolicy::RoundRobin(5),
                 new: Nice(19),
                 governed,
             };
@@ -404,26 +404,30 @@ mod tests {
                 sched::set_nice(pid, Nice(set)).unwrap();
                 let left = Outcome::Theirs(set.to_string());
                 assert_eq!(outcome(nice(false)), if stays { left } else { Outcome::Restored });
-                assert_eq!(present(), (Policy::Normal, Nice(if stays { set } else { 3 })));
+                assert_eq!(present(), (SchedPolicy::Normal, Nice(if stays { set } else { 3 })));
             }
 
             // The governor moves all but the policies that it does not use.
-            let governors = [Policy::Normal, Policy::Batch];
+            let governors = [SchedPolicy::Normal, SchedPolicy::Batch];
             for policy in governors {
                 sched::set_weight(pid, policy, Nice(-7), None).unwrap();
                 assert_eq!(outcome(nice(true)), Outcome::Restored);
-                assert_eq!(present(), (Policy::RoundRobin(5), Nice(3)));
+                assert_eq!(present(), (SchedPolicy::RoundRobin(5), Nice(3)));
                 assert_eq!(outcome(nice(true)), Outcome::Restored);
             }
             // Another thread that has its number now.
             let earlier = Task { start_ticks: task.start_ticks - 1, ..task.clone() };
-            for (whose, policy) in [(&earlier, Policy::RoundRobin(5)), (task, Policy::Batch)] {
-                let weigh = |pid| weigh((pid, Policy::RoundRobin(5)), Policy::Batch, Nice(3), None);
+            for (whose, policy) in
+                [(&earlier, SchedPolicy::RoundRobin(5)), (task, SchedPolicy::Batch)]
+            {
+                let weigh = |pid| {
+                    weigh((pid, SchedPolicy::RoundRobin(5)), SchedPolicy::Batch, Nice(3), None)
+                };
                 let done = living(whose).and_then(weigh);
                 assert_eq!((done.is_ok(), present()), (whose == task, (policy, Nice(3))));
             }
-            for policy in [Policy::Fifo(5), Policy::RoundRobin(6), Policy::Idle] {
-                sched::set_weight(pid, Policy::Normal, Nice(19), None).unwrap();
+            for policy in [SchedPolicy::Fifo(5), SchedPolicy::RoundRobin(6), SchedPolicy::Idle] {
+                sched::set_weight(pid, SchedPolicy::Normal, Nice(19), None).unwrap();
                 sched::set_weight(pid, policy, Nice(19), None).unwrap();
                 nice(true).leave_to_itself(host, NAME).unwrap();
                 assert_eq!(present(), (policy, Nice(19)));

@@ -157,7 +157,7 @@ pub fn usual(kind: Kind) -> (Bound, f64) {
 
 #[cfg(test)]
 mod tests {
-    use weir_bpf::holders::{self, Policy, ProcessId, Started};
+    use weir_bpf::holders::{self, ProcessId, SchedClass, Started};
     use weir_bpf::units::{Nice, Uid};
 
     use super::*;
@@ -172,7 +172,7 @@ mod tests {
             id: ProcessId { started: Started(1), pid: 2 },
             comm: comm.into(),
             uid: Uid(0),
-            policies: vec![Policy::Fair(Nice(0))],
+            policies: vec![SchedClass::Fair(Nice(0))],
             groups: None,
         };
         let group = Group::parse(format!("0::{cgroup}\n").as_bytes()).map(Arc::new);

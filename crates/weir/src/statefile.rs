@@ -114,7 +114,7 @@ fn boot_id() -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use weir_bpf::sys::sched::Policy;
+    use weir_bpf::sys::sched::SchedPolicy;
     use weir_bpf::units::{CpuId, Nice};
 
     use super::*;
@@ -129,7 +129,7 @@ mod tests {
             Knob::Nice {
                 thread: thread.clone(),
                 old: Nice(0),
-                old_policy: Policy::Fifo(50),
+                old_policy: SchedPolicy::Fifo(50),
                 new: Nice(19),
                 governed: true,
             },

@@ -110,7 +110,7 @@ impl NapiThreads {
             let old = sched::nice(pid)?;
             let is_governed = self.settings.weight == ThreadWeight::Governed;
             let old_policy =
-                if is_governed { sched::policy(pid)? } else { sched::Policy::default() };
+                if is_governed { sched::policy(pid)? } else { sched::SchedPolicy::default() };
             if old != new || is_governed {
                 let governed = is_governed;
                 let knob = Knob::Nice { thread: task.clone(), old, old_policy, new, governed };
@@ -248,13 +248,16 @@ mod tests {
             let pid = napi::napi_threads(ifindex, "wt-threads").unwrap()[0].pid;
             let is = || (sched::policy(pid).unwrap(), sched::nice(pid).unwrap());
             let set = |policy, nice| sched::set_weight(pid, policy, Nice(nice), None).unwrap();
-            set(sched::Policy::Normal, 5);
+            set(sched::SchedPolicy::Normal, 5);
             for _ in 0..2 {
                 threads.refresh(&journal, ifindex).unwrap();
                 // As a governor would.
-                set(sched::Policy::Batch, 19);
+                set(sched::SchedPolicy::Batch, 19);
                 threads.follow(&journal, Vec::new()).unwrap();
-                assert_eq!((is(), journal.knobs()), ((sched::Policy::Normal, Nice(5)), vec![]));
+                assert_eq!(
+                    (is(), journal.knobs()),
+                    ((sched::SchedPolicy::Normal, Nice(5)), vec![])
+                );
             }
             assert_eq!(journal.report().restored.len(), 1, "told once");
         });

@@ -24,7 +24,7 @@ use weir_bpf::sys::ethtool;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::napi;
 use weir_bpf::sys::netns::NetNs;
-use weir_bpf::sys::sched::{self, Policy};
+use weir_bpf::sys::sched::{self, SchedPolicy};
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::traffic::{FlowSpec, Generator};
 use weir_bpf::units::{MacAddr, Nice, PacketsPerSec};
@@ -417,7 +417,7 @@ fn what_the_egress_does_not_take_is_counted() {
     };
     for thread in path.server.run(threads).unwrap() {
         sched::set_affinity(thread.pid, &[cpu]).unwrap();
-        sched::set_weight(thread.pid, Policy::Idle, Nice(0), None).unwrap();
+        sched::set_weight(thread.pid, SchedPolicy::Idle, Nice(0), None).unwrap();
     }
     let mac = |last: u8| MacAddr([2, 0, 0, 0, 1, last]);
     let flow = FlowSpec {

@@ -18,7 +18,7 @@ use rustix::net::sockopt;
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use weir_bpf::alarm::{Alarm, Cause};
-use weir_bpf::sys::sched::{self, Policy};
+use weir_bpf::sys::sched::{self, SchedPolicy};
 use weir_bpf::sys::stat::Stat;
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::traffic::{FlowSpec, Generator, Sources, Transport};
@@ -291,12 +291,12 @@ fn beside_a_process_that_weighs_nothing_input_sleeps() {
     let pid = leftover.pid();
     let trickle = [host.flow(LIVE_PORT, 500.0)];
     host.while_sending(&trickle, |_| {
-        for (policy, nice) in [(Policy::Idle, Nice(0)), (Policy::Normal, Nice(19))] {
+        for (policy, nice) in [(SchedPolicy::Idle, Nice(0)), (SchedPolicy::Normal, Nice(19))] {
             sched::set_weight(pid, policy, nice, None).unwrap();
             let no_stranger = || host.governed()["taken"].as_f64() < Some(0.01);
             assert!(wait(TRIES_MAX, no_stranger), "{policy:?}: {}", host.governed());
         }
-        sched::set_weight(pid, Policy::Normal, Nice(0), None).unwrap();
+        sched::set_weight(pid, SchedPolicy::Normal, Nice(0), None).unwrap();
         wait_until("it is one now", || host.does("shared") && !host.is_batch());
     });
     host.network.assert_left_untouched_by(daemon);
@@ -462,7 +462,7 @@ fn what_a_killed_governor_had_moved_goes_back_within_a_second() {
         host.wait_for_separation();
         daemon.kill();
         let now = || (sched::nice(thread).unwrap(), sched::policy(thread).unwrap());
-        let before = (Nice(3), Policy::Normal);
+        let before = (Nice(3), SchedPolicy::Normal);
         assert!(wait(PROMISED, || now() == before), "{:?}", now());
     });
     assert_eq!(host.network.threaded(), "1");
@@ -476,12 +476,14 @@ fn a_governed_thread_gets_its_policy_back() {
     host.begin_threaded();
     let thread = host.thread();
     let policy = || sched::policy(thread).unwrap();
-    let (before, nice) = (Policy::RoundRobin(5), Nice(3));
+    let (before, nice) = (SchedPolicy::RoundRobin(5), Nice(3));
     sched::set_nice(thread, nice).unwrap();
     sched::set_weight(thread, before, nice, None).unwrap();
     for kill in [false, true] {
         let daemon = host.start(&[]);
-        wait_until("it is governed", || matches!(policy(), Policy::Normal | Policy::Batch));
+        wait_until("it is governed", || {
+            matches!(policy(), SchedPolicy::Normal | SchedPolicy::Batch)
+        });
         if kill {
             daemon.kill();
         } else {
@@ -497,7 +499,7 @@ fn a_governed_thread_gets_its_policy_back() {
 fn a_policy_that_somebody_else_has_given_a_governed_thread_outlasts_what_the_governor_does() {
     let host = Host::new();
     host.begin_threaded();
-    let (thread, theirs) = (host.thread(), Policy::Fifo(7));
+    let (thread, theirs) = (host.thread(), SchedPolicy::Fifo(7));
     let daemon = host.start(&[]);
     host.wait_for_rest();
     sched::set_weight(thread, theirs, Nice(0), None).unwrap();

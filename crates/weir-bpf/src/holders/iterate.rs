@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use libbpf_rs::Link;
 
-use super::process::{Found, GroupMark, Policy, Process, ProcessId, Started};
+use super::process::{Found, GroupMark, Process, ProcessId, SchedClass, Started};
 use crate::error::{Error, Result};
 use crate::object::load;
 use crate::record::each;
@@ -46,7 +46,7 @@ impl Iterators {
         each(&self.processes, FILES, |seen: types::weir_process| {
             let id = id(&seen.process);
             if ids.contains(&id) {
-                let policy = Policy::of(seen.policy, Nice(seen.nice));
+                let policy = SchedClass::of(seen.policy, Nice(seen.nice));
                 let process = processes.entry(id).or_insert_with(|| process(id, &seen));
                 if !process.policies.contains(&policy) {
                     process.policies.push(policy);

@@ -11,7 +11,7 @@ mod process;
 use std::collections::HashSet;
 
 use self::iterate::Iterators;
-pub use self::process::{Found, GroupMark, Policy, Process, ProcessId, Started};
+pub use self::process::{Found, GroupMark, Process, ProcessId, SchedClass, Started};
 use crate::error::Result;
 use crate::units::SocketInode;
 

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fs;
 
-use super::process::{Found, Policy, Process, ProcessId, Started};
+use super::process::{Found, Process, ProcessId, SchedClass, Started};
 use crate::error::{Error, Result};
 use crate::sys::stat::Stat;
 use crate::units::{Nice, SocketInode, Uid};
@@ -60,8 +60,8 @@ fn process(pid: i32) -> Option<Process> {
     })
 }
 
-fn policy(stat: &Stat) -> Option<Policy> {
-    Some(Policy::of(stat.field(41)?, Nice(stat.field(19)?)))
+fn policy(stat: &Stat) -> Option<SchedClass> {
+    Some(SchedClass::of(stat.field(41)?, Nice(stat.field(19)?)))
 }
 
 /// `Uid:` has the real one, the effective one and two more.

@@ -25,7 +25,7 @@ pub struct GroupMark {
 
 /// How a thread is scheduled (sched(7)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Policy {
+pub enum SchedClass {
     /// By its nice value.
     Fair(Nice),
     /// `SCHED_IDLE`: when nothing else runs, or nearly so.
@@ -34,7 +34,7 @@ pub enum Policy {
     RealTime,
 }
 
-impl Policy {
+impl SchedClass {
     pub(super) fn of(policy: u32, nice: Nice) -> Self {
         // include/uapi/linux/sched.h
         const SCHED_NORMAL: u32 = 0;
@@ -60,7 +60,7 @@ pub struct Process {
     pub uid: Uid,
     /// Its threads' scheduling, each kind that there is once: of the first thread and of those that differ
     /// from it.
-    pub policies: Vec<Policy>,
+    pub policies: Vec<SchedClass>,
     /// `None`: the source does not tell.
     pub groups: Option<GroupMark>,
 }

@@ -90,7 +90,7 @@ pub fn set_nice(pid: Pid, nice: Nice) -> Result<()> {
 /// When a thread runs, before its nice value counts (sched(7)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Policy {
+pub enum SchedPolicy {
     /// Waking up, it may interrupt whoever runs (`SCHED_OTHER`).
     #[default]
     Normal,
@@ -104,7 +104,7 @@ pub enum Policy {
     RoundRobin(u32),
 }
 
-impl fmt::Display for Policy {
+impl fmt::Display for SchedPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Normal => f.write_str("SCHED_OTHER"),
@@ -122,7 +122,7 @@ impl fmt::Display for Policy {
 ///
 /// [`Error::System`] if there is no such thread; [`Error::Refused`] for another policy, which weir could not set again.
 #[allow(unsafe_code)]
-pub fn policy(pid: Pid) -> Result<Policy> {
+pub fn policy(pid: Pid) -> Result<SchedPolicy> {
     const SIZE: u32 = size_of::<libc::sched_attr>() as u32;
     let mut attr = std::mem::MaybeUninit::<libc::sched_attr>::zeroed();
     let pid_raw = pid.as_raw_nonzero().get();
@@ -137,11 +137,11 @@ pub fn policy(pid: Pid) -> Result<Policy> {
     let attr = unsafe { attr.assume_init() };
     let (policy, priority) = (attr.sched_policy.cast_signed(), attr.sched_priority);
     match policy {
-        libc::SCHED_OTHER => Ok(Policy::Normal),
-        libc::SCHED_BATCH => Ok(Policy::Batch),
-        libc::SCHED_IDLE => Ok(Policy::Idle),
-        libc::SCHED_FIFO => Ok(Policy::Fifo(priority)),
-        libc::SCHED_RR => Ok(Policy::RoundRobin(priority)),
+        libc::SCHED_OTHER => Ok(SchedPolicy::Normal),
+        libc::SCHED_BATCH => Ok(SchedPolicy::Batch),
+        libc::SCHED_IDLE => Ok(SchedPolicy::Idle),
+        libc::SCHED_FIFO => Ok(SchedPolicy::Fifo(priority)),
+        libc::SCHED_RR => Ok(SchedPolicy::RoundRobin(priority)),
         _ => Err(Error::refused(
             format!("{} has scheduling policy {policy}", object(pid)),
             "give it the usual one: chrt --other --pid 0 PID",
@@ -157,13 +157,13 @@ pub fn policy(pid: Pid) -> Result<Policy> {
 /// [`Error::System`] with `ESRCH` if there is no such thread, `EACCES` or `EPERM` without
 /// `CAP_SYS_NICE`.
 #[allow(unsafe_code)]
-pub fn set_weight(pid: Pid, policy: Policy, nice: Nice, slice: Option<Nanos>) -> Result<()> {
+pub fn set_weight(pid: Pid, policy: SchedPolicy, nice: Nice, slice: Option<Nanos>) -> Result<()> {
     let (policy, priority) = match policy {
-        Policy::Normal => (libc::SCHED_OTHER, 0),
-        Policy::Batch => (libc::SCHED_BATCH, 0),
-        Policy::Idle => (libc::SCHED_IDLE, 0),
-        Policy::Fifo(priority) => (libc::SCHED_FIFO, priority),
-        Policy::RoundRobin(priority) => (libc::SCHED_RR, priority),
+        SchedPolicy::Normal => (libc::SCHED_OTHER, 0),
+        SchedPolicy::Batch => (libc::SCHED_BATCH, 0),
+        SchedPolicy::Idle => (libc::SCHED_IDLE, 0),
+        SchedPolicy::Fifo(priority) => (libc::SCHED_FIFO, priority),
+        SchedPolicy::RoundRobin(priority) => (libc::SCHED_RR, priority),
     };
     let attr = libc::sched_attr {
         size: size_of::<libc::sched_attr>() as u32,
@@ -417,21 +417,26 @@ mod tests {
     #[test]
     fn weights_are_nice_values_with_a_slice() {
         on_own_thread(|| {
-            set_weight(gettid(), Policy::Batch, Nice(5), Some(Nanos(100_000))).unwrap();
+            set_weight(gettid(), SchedPolicy::Batch, Nice(5), Some(Nanos(100_000))).unwrap();
             assert_eq!((nice(gettid()).unwrap(), policy()), (Nice(5), libc::SCHED_BATCH as u32));
-            set_weight(gettid(), Policy::Normal, Nice(19), None).unwrap();
+            set_weight(gettid(), SchedPolicy::Normal, Nice(19), None).unwrap();
             assert_eq!((nice(gettid()).unwrap(), policy()), (Nice(19), libc::SCHED_OTHER as u32));
         });
         let nobody = Pid::from_raw(i32::MAX).unwrap();
-        assert!(set_weight(nobody, Policy::Normal, Nice(0), None).is_err());
+        assert!(set_weight(nobody, SchedPolicy::Normal, Nice(0), None).is_err());
         assert!(super::policy(nobody).is_err());
     }
 
     #[test]
     fn every_policy_is_told_as_it_was_set() {
         on_own_thread(|| {
-            let all = [Policy::Fifo(3), Policy::Idle, Policy::RoundRobin(7), Policy::Batch];
-            for wanted in all.into_iter().chain([Policy::Normal]) {
+            let all = [
+                SchedPolicy::Fifo(3),
+                SchedPolicy::Idle,
+                SchedPolicy::RoundRobin(7),
+                SchedPolicy::Batch,
+            ];
+            for wanted in all.into_iter().chain([SchedPolicy::Normal]) {
                 set_weight(gettid(), wanted, Nice(5), None).unwrap();
                 assert_eq!(super::policy(gettid()).unwrap(), wanted);
             }

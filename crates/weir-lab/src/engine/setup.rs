@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::net::sockopt;
 use rustix::process::{Pid, getpid};
 use weir_bpf::sys::ethtool;
-use weir_bpf::sys::sched::{self, Policy};
+use weir_bpf::sys::sched::{self, SchedPolicy};
 use weir_bpf::sys::stat::Stat;
 
 use crate::arm::{Arm, Napi, Wire};
@@ -138,6 +138,6 @@ fn poll_in_words(bench: &Bench, arm: &Arm) -> Result<String> {
 /// CPU, policy and weight of a thread.
 fn place(pid: Pid) -> Result<String> {
     let cpus: Vec<String> = sched::affinity(pid)?.iter().map(ToString::to_string).collect();
-    let batch = if sched::policy(pid)? == Policy::Batch { ", SCHED_BATCH" } else { "" };
+    let batch = if sched::policy(pid)? == SchedPolicy::Batch { ", SCHED_BATCH" } else { "" };
     Ok(format!("CPU {} at nice {}{batch}", cpus.join(","), sched::nice(pid)?))
 }

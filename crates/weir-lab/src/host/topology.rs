@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use tempfile::TempDir;
 use weir_bpf::sys::link::{LinkStats, Links};
 use weir_bpf::sys::netns::NetNs;
-use weir_bpf::sys::sched::Policy;
+use weir_bpf::sys::sched::SchedPolicy;
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::sys::{ethtool, ipv6, napi, sched};
 use weir_bpf::units::{CpuId, IfIndex, MacAddr, Nice};
@@ -198,7 +198,7 @@ impl Host {
 
     /// Switches to threaded NAPI and puts the threads on a CPU, at a weight. To be done again when XDP was
     /// attached or detached, which makes new ones.
-    pub fn thread_napi(&self, sut: CpuId, policy: Policy, nice: Nice) -> Result<()> {
+    pub fn thread_napi(&self, sut: CpuId, policy: SchedPolicy, nice: Nice) -> Result<()> {
         self.sysfs.write(SUT_INTERFACE, "threaded", "1")?;
         let threads = || {
             let threads = self.netns.run(|| napi::napi_threads(self.ifindex, SUT_INTERFACE))??;

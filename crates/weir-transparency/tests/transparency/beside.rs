@@ -20,7 +20,7 @@ impl Loops {
             let child = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
             let pid = Pid::from_child(&child);
             sched::set_affinity(pid, &[cpu()]).unwrap();
-            sched::set_weight(pid, sched::Policy::Normal, Nice(nice), None).unwrap();
+            sched::set_weight(pid, sched::SchedPolicy::Normal, Nice(nice), None).unwrap();
             child
         };
         Self(NICE.map(start).into())

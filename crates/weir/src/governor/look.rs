@@ -9,7 +9,7 @@ use weir_bpf::alarm::Alarm;
 use weir_bpf::channels::Channel;
 use weir_bpf::input::{Input, InputCounters};
 use weir_bpf::sync::lock;
-use weir_bpf::sys::sched::{self, Policy};
+use weir_bpf::sys::sched::{self, SchedPolicy};
 use weir_bpf::units::{CpuId, Nanos};
 use weir_policy::governor::LOOK_AWAKE;
 use weir_policy::{Action, Governor, Observation, Regime, Settings};
@@ -32,7 +32,7 @@ pub(super) struct Look {
     input: Input,
     thread: Held,
     /// Its policy before.
-    old_policy: Policy,
+    old_policy: SchedPolicy,
     common: Common,
     deferral: Option<Arc<Deferral>>,
     settings: Mutex<Settings>,
@@ -82,7 +82,7 @@ struct Told {
 impl Look {
     pub(super) fn new(
         input: Input,
-        (thread, old_policy): (Held, Policy),
+        (thread, old_policy): (Held, SchedPolicy),
         common: Common,
         deferral: Option<Arc<Deferral>>,
         settings: Settings,
@@ -202,8 +202,8 @@ impl Look {
             return;
         }
         let (policy, slice) = match action.batch {
-            true => (Policy::Batch, None),
-            false => (Policy::Normal, Some(SHORTEST_SLICE)),
+            true => (SchedPolicy::Batch, None),
+            false => (SchedPolicy::Normal, Some(SHORTEST_SLICE)),
         };
         // That a thread has ended the main loop finds out.
         if let Some(pid) = self.thread.living() {

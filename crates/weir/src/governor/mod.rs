@@ -29,7 +29,7 @@ use weir_bpf::channels::Channel;
 use weir_bpf::gate::QueueProbe;
 use weir_bpf::input::Inputs;
 use weir_bpf::sync::lock;
-use weir_bpf::sys::sched::{self, Policy};
+use weir_bpf::sys::sched::{self, SchedPolicy};
 use weir_bpf::units::IfIndex;
 use weir_bpf::verdict::Kind;
 use weir_policy::Settings;
@@ -193,7 +193,7 @@ impl Governors {
     /// Where its interface's interrupts can be deferred, they are while others want the CPU.
     pub fn govern(
         self: &Rc<Self>,
-        (task, old_policy): (&Task, Policy),
+        (task, old_policy): (&Task, SchedPolicy),
         deferral: Option<Arc<Deferral>>,
         settings: Settings,
     ) -> Result<Governed> {

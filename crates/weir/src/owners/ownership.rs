@@ -158,7 +158,7 @@ fn heaviest_first(mut processes: Vec<Arc<Process>>) -> Vec<Arc<Process>> {
 
 #[cfg(test)]
 mod tests {
-    use weir_bpf::holders::{self, Policy, Started};
+    use weir_bpf::holders::{self, SchedClass, Started};
     use weir_bpf::units::{Nice, Uid};
 
     use super::*;
@@ -189,7 +189,7 @@ mod tests {
             id: id(pid),
             comm: b"x".to_vec(),
             uid: Uid(0),
-            policies: vec![Policy::Fair(Nice(nice))],
+            policies: vec![SchedClass::Fair(Nice(nice))],
             groups: None,
         };
         (found.id, Arc::new(Process::new(&found, None, None, 1.0)))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
-use weir_bpf::holders::{self, Policy, ProcessId};
+use weir_bpf::holders::{self, ProcessId, SchedClass};
 use weir_bpf::units::{Nice, Uid};
 
 use super::group::Group;
@@ -47,11 +47,11 @@ impl Process {
         group: Option<Arc<Group>>,
         group_weight: f64,
     ) -> Self {
-        let by_nice = Policy::Fair(Nice(0));
+        let by_nice = SchedClass::Fair(Nice(0));
         let weight = |policy| match policy {
             // They run first, whatever group they are in.
-            Policy::RealTime => Weight::of(policy),
-            Policy::Fair(_) | Policy::Idle => Weight::of(policy).times(group_weight),
+            SchedClass::RealTime => Weight::of(policy),
+            SchedClass::Fair(_) | SchedClass::Idle => Weight::of(policy).times(group_weight),
         };
         let heaviest = found.policies.iter().copied().max_by_key(|policy| weight(*policy));
         let heaviest = heaviest.unwrap_or(by_nice);
@@ -63,8 +63,8 @@ impl Process {
             user: user.map(str::to_owned),
             weight: weight(heaviest),
             nice: match heaviest {
-                Policy::Fair(nice) => Some(nice),
-                Policy::Idle | Policy::RealTime => None,
+                SchedClass::Fair(nice) => Some(nice),
+                SchedClass::Idle | SchedClass::RealTime => None,
             },
             cgroup: group,
             group_weight,

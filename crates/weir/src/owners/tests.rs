@@ -17,7 +17,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketType, sockopt,
 };
 use weir_bpf::channels::Channel;
-use weir_bpf::holders::Policy;
+use weir_bpf::holders::SchedClass;
 use weir_bpf::units::{IfIndex, Nice, Uid};
 use weir_bpf::verdict::Kind;
 
@@ -371,7 +371,7 @@ fn a_light_group_makes_its_processes_lighter() {
             wait_until("it is in the group", || {
                 let (processes, weight) = owner(&owners.look().unwrap(), "127.0.0.1:5000");
                 let [process] = &processes[..] else { return false };
-                let usual = Weight::of(Policy::Fair(process.nice.unwrap()));
+                let usual = Weight::of(SchedClass::Fair(process.nice.unwrap()));
                 process.group_weight == 0.5 && weight == Some(usual.times(0.5))
             });
         }

@@ -1,7 +1,7 @@
 //! What a process weighs, in the kernel's scheduler.
 
 use serde::Serialize;
-use weir_bpf::holders::Policy;
+use weir_bpf::holders::SchedClass;
 use weir_bpf::units::Nice;
 
 /// A share of the CPU in proportion to others' weights; 1,024 of a process at nice 0, in a group of the usual
@@ -24,15 +24,15 @@ impl Weight {
     pub const NORMAL: Self = Self(1024);
 
     /// A thread's. Real-time ones have no weight, they run first: they count as the heaviest.
-    pub fn of(policy: Policy) -> Self {
+    pub fn of(policy: SchedClass) -> Self {
         let [heaviest, ..] = WEIGHTS;
         match policy {
-            Policy::Fair(Nice(nice)) => {
+            SchedClass::Fair(Nice(nice)) => {
                 let at = usize::try_from(nice + 20).unwrap_or(0);
                 Self(WEIGHTS[at.min(WEIGHTS.len() - 1)])
             }
-            Policy::Idle => Self(IDLE),
-            Policy::RealTime => Self(heaviest),
+            SchedClass::Idle => Self(IDLE),
+            SchedClass::RealTime => Self(heaviest),
         }
     }
 
@@ -48,11 +48,11 @@ mod tests {
 
     #[test]
     fn weights_are_the_kernels() {
-        let of = |nice| Weight::of(Policy::Fair(Nice(nice))).0;
+        let of = |nice| Weight::of(SchedClass::Fair(Nice(nice))).0;
         assert_eq!([-20, 0, 1, 5, 19].map(of), [88761, 1024, 820, 335, 15]);
         assert_eq!([-99, 99].map(of), [88761, 15]);
-        assert_eq!(Weight::of(Policy::Idle), Weight(3));
-        assert_eq!(Weight::of(Policy::RealTime), Weight(88761));
+        assert_eq!(Weight::of(SchedClass::Idle), Weight(3));
+        assert_eq!(Weight::of(SchedClass::RealTime), Weight(88761));
         assert_eq!(
             [0.5, 2.0, 1e-9, 1e9].map(|by| Weight(1024).times(by).0),
             [512, 2048, 1, u32::MAX]

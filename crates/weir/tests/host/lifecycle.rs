@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionbio;
 use rustix::process::{Pid, Signal};
 use weir_bpf::sys::sched;
-use weir_bpf::sys::sched::Policy;
+use weir_bpf::sys::sched::SchedPolicy;
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::units::{CpuId, Nice};
 
@@ -241,9 +241,9 @@ fn a_governed_thread_that_somebody_else_has_made_real_time_stays_so() {
     let sysfs = network.near.run(|| NetSysfs::open().unwrap()).unwrap();
     sysfs.write(NEAR, "threaded", "1").unwrap();
     let thread = network.napi_threads()[0];
-    let theirs = Policy::Fifo(7);
+    let theirs = SchedPolicy::Fifo(7);
     for kill in [false, true] {
-        sched::set_weight(thread, Policy::Normal, Nice(5), None).unwrap();
+        sched::set_weight(thread, SchedPolicy::Normal, Nice(5), None).unwrap();
         let daemon = Daemon::start(&network, &[]);
         let is_starting = || network.interface_status()["governed"][0]["doing"] == "starting";
         wait_until("the governor has acted", || !is_starting());
