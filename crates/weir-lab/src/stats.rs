@@ -95,11 +95,11 @@ impl Bracket {
 /// any rate now and then, and would send the search astray for good (MLRsearch's exceed ratio of 0.5).
 pub fn bisect(
     (mut low, mut high): (f64, f64),
-    mut steps: u32,
+    steps: u32,
     majority: u32,
     trials: impl IntoIterator<Item = Option<f64>>,
 ) -> (Bracket, Option<f64>) {
-    let (mut bracket, mut passed, mut failed) = (Bracket::default(), 0, 0);
+    let (mut bracket, mut passed, mut failed, mut done) = (Bracket::default(), 0, 0, 0);
     let middle = |low: f64, high: f64| (low * high).sqrt();
     for passed_at in trials {
         let count = if passed_at.is_some() { &mut passed } else { &mut failed };
@@ -114,12 +114,9 @@ pub fn bisect(
             continue;
         }
         (passed, failed) = (0, 0);
-        steps = match steps - 1 {
-            0 => return (bracket, None),
-            left => left,
-        };
+        done += 1;
     }
-    (bracket, Some(middle(low, high)))
+    (bracket, (done < steps).then(|| middle(low, high)))
 }
 
 #[cfg(test)]
@@ -162,6 +159,11 @@ mod tests {
             });
             prop_assert_eq!(found, search(|rate| rate <= threshold));
         }
+    }
+
+    #[test]
+    fn a_search_of_no_steps_is_over() {
+        assert_eq!(bisect((1e4, 1e7), 0, 2, []), (Bracket::default(), None));
     }
 
     #[test]

@@ -50,9 +50,10 @@ kinds! {
     /// Network address translation: rules, or a table that may still translate connections. Masquerading counts too:
     /// answers are translated back where they come in (`nf_nat_ipv4_pre_routing()`).
     Nat: "packets may be translated to another address or port", Passes(
-        "NAT rules for given ports, and masquerading, leave the other packets to the gate where it can ask conntrack \
-         (Linux 5.18; if `nf_conntrack` is a module that cannot be loaded at the start, restart weir once it is); or run \
-         weir in the network namespace of the applications");
+        "delete tables that have no rules (of legacy iptables: `rmmod iptable_nat ip6table_nat`); NAT rules for given \
+         ports, and masquerading, leave the other packets to the gate where it can ask conntrack (if `nf_conntrack` is a \
+         module that could not be loaded at the start, restart weir once it is); or run weir in the network namespace of \
+         the applications");
     /// Connections that are translated, and that the gate asks conntrack for before it discards.
     TranslatedConnections: "connections may be translated (NAT)", Judges(
         "their packets pass: the gate asks conntrack before it discards a packet, which makes discards dearer");

@@ -235,6 +235,8 @@ impl<'a> Rule<'a> {
 pub(super) fn met(way: Way, ifnames: &[String]) -> rustix::io::Result<Vec<String>> {
     let mut found = BTreeSet::new();
     let rules = dump(GETRULE, &ALL)?;
+    let rules = rules.iter().map(|(_, message)| Rule::of(message).ok_or(Errno::BADMSG));
+    let rules = rules.collect::<rustix::io::Result<Vec<_>>>()?;
     for ifname in ifnames {
         let chains = chains(way, ifname)?;
         for (place, chain) in &chains {
@@ -246,13 +248,12 @@ pub(super) fn met(way: Way, ifnames: &[String]) -> rustix::io::Result<Vec<String
                 found.insert(format!("{} translates (NAT)", place.name()));
             }
         }
-        for (_, message) in &rules {
-            let Rule { place, elements, is_whole } = Rule::of(message).ok_or(Errno::BADMSG)?;
+        for Rule { place, elements, is_whole } in &rules {
             let asks = || !is_whole || elements.iter().any(Element::asks_conntrack);
             if !place.is_of_ip() {
                 continue;
             }
-            if chains.get(&place).is_none_or(|chain| chain.is_met) {
+            if chains.get(place).is_none_or(|chain| chain.is_met) {
                 found.insert(format!("{} has rules", place.name()));
             } else if way == Way::In && asks() {
                 found.insert(format!(
