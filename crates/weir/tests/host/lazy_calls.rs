@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use crate::common::lazy::*;
 use crate::common::*;
@@ -311,8 +312,16 @@ fn a_socket_whose_ring_cannot_be_waited_for_is_an_ordinary_one() {
     let mut python = preloaded(&network, "timeout", &["30", "python3", "-c", script]);
     let mut lines = BufReader::new(python.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!(lines.next().as_deref(), Some("waits"));
-    network.far_socket("198.18.0.2:0").send_to(b"here", LAZY).unwrap();
+    // What comes until weir knows of it is on the ring, which nobody reads any more.
+    let sender = network.far_socket("198.18.0.2:0");
+    let sent = std::thread::spawn(move || {
+        for _ in 0..40 {
+            sender.send_to(b"here", LAZY).unwrap();
+            std::thread::sleep(Duration::from_millis(25));
+        }
+    });
     assert_eq!(lines.next().as_deref(), Some("1 here"));
+    sent.join().unwrap();
     let said = String::from_utf8(python.wait_with_output().unwrap().stderr).unwrap();
     assert!(said.contains("its ring cannot be added to an epoll set"), "{said}");
 }
