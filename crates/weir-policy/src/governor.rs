@@ -42,8 +42,8 @@ pub const WARM_UP: Nanos = Nanos::from_millis(20);
 const CROWDED_FROM: f64 = 0.1;
 /// ...on an average with this time constant: a task that runs for a moment does not.
 const CROWDED_OVER: Nanos = Nanos::from_millis(10);
-/// The time between two polls beside other tasks: the first, and while packets are lost the first in which no more come
-/// than [`POLL_ADMITTED`] and [`POLL_PACKETS`].
+/// The time between two polls beside other tasks: the first, and while packets are lost the first in which at most
+/// [`POLL_ADMITTED`] are admitted and at most [`POLL_PACKETS`] come.
 pub const POLL_INTERVALS: [Nanos; 4] =
     [Nanos(200_000), Nanos(100_000), Nanos(50_000), Nanos(25_000)];
 /// Packets that a poll may bring to receivers: less than the 50 small ones that a socket's queue holds at first
@@ -437,7 +437,8 @@ mod tests {
 
     #[test]
     fn receivers_that_keep_a_ring_waiting_are_preempted_too() {
-        let busy = Observation { elapsed: MS, ran: MS, busy: MS, ..Default::default() };
+        let fast = Observation { packets: 600, discarded: 550, ..Default::default() };
+        let busy = Observation { elapsed: MS, ran: MS, busy: MS, ..fast };
         let settings = Settings { awake: true, ..Settings::default() };
         let looks = |governor: Governor, looks: u32, settings: &Settings, seen: &Observation| {
             let first = governor.decide(settings, seen);
@@ -449,6 +450,8 @@ mod tests {
         let overran = Observation { overran: true, ..busy };
         let (_, action) = looks(governor, 20, &settings, &overran);
         is(action, Regime::Shared, -20, false);
+        // Their queues are full, so that little of it is admitted.
+        assert_eq!(action.poll_every, Some(POLL_INTERVALS[0]));
         let discards = Observation { wasted: Nanos(100_000), ..busy };
         is(looks(governor, 20, &settings, &discards).1, Regime::Shared, -20, false);
         // They are short of CPU time, and that is all.
