@@ -9,6 +9,7 @@
  * gate does not understand, or cannot name the destination of, passes.
  */
 #include "alarm.h"
+#include "cookie.h"
 #include "forward.h"
 #include "lazy.h"
 #include "limit.h"
@@ -85,6 +86,12 @@ int weir_gate(struct xdp_md *ctx)
 		reason = xdp_fast_path(ctx, len);
 	if (reason == NO_REASON)
 		reason = xdp_slow_path(ctx);
+	if (is_to_be_answered(reason) && xdp_answer(ctx)) {
+		count(WEIR_REASON_TCP_COOKIE, seen);
+		return send_back();
+	}
+	if (may_bring_cookie(reason))
+		xdp_welcome(ctx);
 	return is_discarded(ctx, false, reason, seen) ? XDP_DROP : XDP_PASS;
 }
 
@@ -178,6 +185,12 @@ int weir_gate_tc(struct __sk_buff *skb)
 		reason = skb_fast_path(skb, truesize);
 	if (reason == NO_REASON)
 		reason = skb_slow_path(skb, seen.packets, seen.bytes, truesize);
+	if (is_to_be_answered(reason) && skb_answer(skb)) {
+		count(WEIR_REASON_TCP_COOKIE, seen);
+		return bpf_redirect(skb->ifindex, 0);
+	}
+	if (may_bring_cookie(reason))
+		skb_welcome(skb);
 	return is_discarded(skb, true, reason, seen) ? TC_ACT_SHOT
 						     : TC_ACT_UNSPEC;
 }

@@ -120,6 +120,9 @@
 	X(TCP_REQUEST, PASS, TCP_REQUEST, "tcp-request",                       \
 	  "a connection request to a listener whose queue of requests is "     \
 	  "full: the kernel answers by SYN cookie, or not at all")             \
+	X(TCP_COOKIE, PASS, TCP_REQUEST, "tcp-cookie",                         \
+	  "the same, while the CPU is short: answered at the gate by the "     \
+	  "kernel's SYN cookie")                                               \
 	X(TCP_SEGMENT, PASS, TCP, "tcp-segment",                               \
 	  "to a listener's connection, or of a handshake: it may free "        \
 	  "something")                                                         \

@@ -38,6 +38,8 @@ struct workspace {
 	struct bpf_fib_lookup route;
 	struct prospects prospects;
 	struct survey survey;
+	/* A TCP header with its options. */
+	__u8 tcp[60];
 };
 
 MAP_OF_ONE(get_workspace, workspaces, BPF_MAP_TYPE_PERCPU_ARRAY, 0,

@@ -41,7 +41,11 @@ struct weir_account {
 	/* Set by user space: a limit, and until when it holds. */
 	__u64 limited_until_ns;
 	__u32 limit; /* of WEIR_LIMIT_ONE */
-	__u32 pad[5];
+	__u32 pad;
+	/* Likewise, of a kind's own place: its packets are many, and the CPU is
+	 * short (cookie.h). */
+	__u64 short_until_ns;
+	__u64 pad2;
 };
 
 #endif /* WEIR_ABI_ACCOUNT_H */

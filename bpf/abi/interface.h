@@ -31,6 +31,11 @@ struct weir_interface {
 	 * local sender has not cut up. Else 0. */
 	__u32 packet_max;
 	__u32 vlans; /* 1: there are VLAN interfaces on top */
+	/* Of the SYN cookies that the gate sends: its MTU, TTL and hop limit.
+	 * 0: it sends none. */
+	__u32 cookie_mtu;
+	__u16 cookie_ttl;
+	__u16 cookie_hops;
 	/* What is written here is believed until then, CLOCK_MONOTONIC; 0: for
 	 * ever. */
 	__u64 fresh_until_ns;
@@ -53,7 +58,8 @@ enum weir_address_kind {
 	WEIR_ADDRESS_NONE,
 	WEIR_ADDRESS_LOCAL,
 	WEIR_ADDRESS_BROADCAST,
-	WEIR_ADDRESS_UNSURE, /* local, but not for every packet */
+	WEIR_ADDRESS_UNSURE,	 /* local, but not for every packet */
+	WEIR_ADDRESS_OF_ANOTHER, /* another interface's, and local */
 };
 
 #endif /* WEIR_ABI_INTERFACE_H */

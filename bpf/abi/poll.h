@@ -29,6 +29,9 @@ struct weir_poll {
 	 * the screens' queues had in it at first. */
 	__u64 forward_until;
 	__u64 forward_read; /* 1 + the number of that poll */
+	/* 1 + the number of the poll in which the kernel last got a request to
+	 * answer by cookie. */
+	__u64 requested;
 	/* The accounts of which packets were admitted, in this poll. */
 	__u64 touched; /* 1 + the poll's number */
 	__u32 touches;

@@ -99,6 +99,13 @@ impl Accounts {
         self.mapped.set(at, offset_of!(types::weir_account, limited_until_ns), 0_u64);
     }
 
+    /// Tells the gate that a CPU is short until then (`CLOCK_MONOTONIC`), so that packets of a kind are to cost less than
+    /// they might.
+    pub fn short(&self, cpu: CpuId, kind: Kind, until: Nanos) {
+        let at = cpu.0 * ACCOUNTS + kind as u32;
+        self.mapped.set(at, offset_of!(types::weir_account, short_until_ns), until.0);
+    }
+
     fn one(&self, cpu: CpuId, place: u32) -> Option<Account> {
         let account = self.mapped.read(cpu.0 * ACCOUNTS + place);
         if account.used_ns == 0 && account.shed == 0 {

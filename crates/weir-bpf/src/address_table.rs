@@ -16,6 +16,7 @@ use crate::sys::local_table::LocalAddresses;
 pub const LOCAL_ADDRESSES_MAX: usize = abi::LOCAL_ADDRESSES;
 
 const LOCAL: u32 = weir_address_kind::WEIR_ADDRESS_LOCAL.0;
+const OF_ANOTHER: u32 = weir_address_kind::WEIR_ADDRESS_OF_ANOTHER.0;
 const BROADCAST: u32 = weir_address_kind::WEIR_ADDRESS_BROADCAST.0;
 const UNSURE: u32 = weir_address_kind::WEIR_ADDRESS_UNSURE.0;
 
@@ -24,14 +25,15 @@ pub(crate) type Addresses = BTreeMap<IpAddr, u32>;
 
 /// These addresses, of each family the first [`LOCAL_ADDRESSES_MAX`].
 pub(crate) fn of(addresses: &LocalAddresses) -> Addresses {
-    let LocalAddresses { own, broadcast, unsure } = addresses;
+    let LocalAddresses { own, of_others, broadcast, unsure } = addresses;
     let local = own.iter().map(|ip| (*ip, LOCAL));
+    let of_others = of_others.iter().map(|ip| (*ip, OF_ANOTHER));
     let broadcast = broadcast.iter().map(|ip| (IpAddr::V4(*ip), BROADCAST));
     // As a source of IPv6, the kernel forwards them.
     let unsure = unsure.iter().filter(|ip| ip.is_ipv4()).map(|ip| (*ip, UNSURE));
     let mut wanted = BTreeMap::new();
     let (mut ipv4, mut ipv6) = (0, 0);
-    for (ip, kind) in local.chain(broadcast).chain(unsure) {
+    for (ip, kind) in local.chain(of_others).chain(broadcast).chain(unsure) {
         let kept = if ip.is_ipv4() { &mut ipv4 } else { &mut ipv6 };
         // An own address that looks like a broadcast address is an own address.
         if *kept < LOCAL_ADDRESSES_MAX

@@ -94,6 +94,16 @@ fn bounds_reservations(btf: &Btf<'_>) -> bool {
     ring.is_some_and(|ring| ring.iter().any(|member| member.name.is_some_and(is_it)))
 }
 
+/// Whether a program can make the SYN cookies that the kernel takes for its own (`bpf_tcp_raw_gen_syncookie_ipv4()`, Linux
+/// 6.0).
+pub fn makes_cookies() -> bool {
+    static MAKES: LazyLock<bool> = LazyLock::new(|| {
+        let helper = libbpf_rs::libbpf_sys::BPF_FUNC_tcp_raw_gen_syncookie_ipv4;
+        libbpf_rs::ProgramType::Xdp.is_helper_supported(helper).unwrap_or(false)
+    });
+    *MAKES
+}
+
 /// Whether a gate that is loaded now can ask conntrack for connections (`bpf_xdp_ct_lookup()`). Where that is a module
 /// which comes later, the gates from before go on without.
 pub fn asks_conntrack() -> bool {

@@ -19,7 +19,7 @@ use crate::channels::{self, CHANNELS, ChannelMapIds, Channels};
 use crate::clsact::{Filter, FilterRecord};
 use crate::counters::{self, Counters};
 use crate::error::{Error, Result};
-use crate::features::asks_conntrack;
+use crate::features::{asks_conntrack, makes_cookies};
 use crate::object::{globals, id_of, load};
 pub use crate::probe::QueueProbe;
 use crate::probe::share;
@@ -45,8 +45,22 @@ pub enum Policy {
     Off,
 }
 
+/// How the gate answers connection requests: [`Gate::set_cookies`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cookies {
+    /// The interface's MTU, in bytes, by which a segment's greatest length is told.
+    pub mtu: u32,
+    /// How many routers may pass an answer on, by IPv4...
+    pub ttl: u8,
+    /// ...and by IPv6.
+    pub hops: u8,
+}
+
 /// `include/uapi/linux/pkt_cls.h`
 const TC_ACT_SHOT: u32 = 2;
+const TC_ACT_REDIRECT: u32 = 7;
+/// An answer of the gate's may be longer than a short packet.
+const ROOM_TO_GROW: usize = 64;
 
 /// One interface's gate. Dropping it detaches it.
 pub struct Gate {
@@ -127,6 +141,7 @@ impl Gate {
             let (progs, maps) = (&mut open.progs, &mut open.maps);
             let rodata = globals(maps.rodata_data.as_deref_mut());
             rodata.has_ct_lookup = asks_conntrack();
+            rodata.has_raw_cookies = makes_cookies();
             set(rodata);
             progs.weir_gate.set_autoload(xdp);
             progs.weir_gate_tc.set_autoload(!xdp);
@@ -252,6 +267,19 @@ impl Gate {
     /// [`Reason::UdpSource`]: crate::verdict::Reason::UdpSource
     pub fn set_selective(&mut self, selective: bool) {
         self.bss().interface.selective = u32::from(selective);
+    }
+
+    /// Has the gate answer connection requests past a listener's queue by SYN cookie while the CPU is short, as
+    /// [`Accounts::short`](crate::accounts::Accounts::short) says: it counts them under [`Reason::TcpCookie`] and sends
+    /// them back. `None`: they are the kernel's, as at first. Takes effect with the next packet.
+    ///
+    /// [`Reason::TcpCookie`]: crate::verdict::Reason::TcpCookie
+    pub fn set_cookies(&mut self, cookies: Option<Cookies>) {
+        let interface = &mut self.bss().interface;
+        if let Some(Cookies { ttl, hops, .. }) = cookies {
+            (interface.cookie_ttl, interface.cookie_hops) = (ttl.into(), hops.into());
+        }
+        interface.cookie_mtu = cookies.map_or(0, |cookies| cookies.mtu);
     }
 
     /// Tells the gate which TCP ports are protected: connections that this host opened to such a port of a
@@ -474,15 +502,41 @@ impl Gate {
     /// # Errors
     /// When the kernel refuses the run, such as for a packet shorter than 14 bytes.
     pub fn test_run(&self, packet: &[u8], ifindex: IfIndex) -> Result<Verdict> {
+        let drop = if self.xdp { libbpf_sys::XDP_DROP } else { TC_ACT_SHOT };
+        let (returned, _) = self.test_run_whole(packet, ifindex)?;
+        Ok(if returned == drop { Verdict::Discard } else { Verdict::Pass })
+    }
+
+    /// The same: what the gate would send in place of the packet, if anything.
+    ///
+    /// # Errors
+    /// As [`Gate::test_run`].
+    pub fn answer_to(&self, packet: &[u8], ifindex: IfIndex) -> Result<Option<Vec<u8>>> {
+        let sends: &[u32] = match self.xdp {
+            true => &[libbpf_sys::XDP_TX, libbpf_sys::XDP_REDIRECT],
+            false => &[TC_ACT_REDIRECT],
+        };
+        let (returned, after) = self.test_run_whole(packet, ifindex)?;
+        Ok(sends.contains(&returned).then_some(after))
+    }
+
+    /// What it returns, and the packet as it leaves it.
+    fn test_run_whole(&self, packet: &[u8], ifindex: IfIndex) -> Result<(u32, Vec<u8>)> {
         let len = packet.len();
         let (xdp, skb) = (xdp_context(len, ifindex), skb_context(ifindex));
-        let (context, drop): (&[u8], _) =
-            if self.xdp { (&xdp, libbpf_sys::XDP_DROP) } else { (&skb, TC_ACT_SHOT) };
-        let run = test_run::run(self.program(), packet, context, Default::default());
+        let context: &[u8] = if self.xdp { &xdp } else { &skb };
+        let mut after = vec![0_u8; len + ROOM_TO_GROW];
+        let options = libbpf_sys::bpf_test_run_opts {
+            data_out: after.as_mut_ptr().cast(),
+            data_size_out: after.len() as u32,
+            ..Default::default()
+        };
+        let run = test_run::run(self.program(), packet, context, options);
         let failed =
             |source| Error::system("run the gate on", format!("a packet of {len} bytes"), source);
-        let discarded = run.map_err(failed)?.retval == drop;
-        Ok(if discarded { Verdict::Discard } else { Verdict::Pass })
+        let run = run.map_err(failed)?;
+        after.truncate(run.data_size_out as usize);
+        Ok((run.retval, after))
     }
 
     /// Where [`ChannelsReader::open`] finds this gate's channels.

@@ -175,7 +175,7 @@ metrics! {
     calls_per_s: PerSecond, Ratio(Calls, LastCallNs, 1e9), Median, More,
         "Calls of the computing worker, from the end of one to the end of another.";
     completion_ms: Millis, Ratio(LastCallNs, Calls, 1e-6), Median, Less, "Time per call.";
-    cookies_pps: Pps, Rate(Cookies, 1.0), Median, Neither, "SYN cookies sent.";
+    cookies_pps: Pps, Rate(Cookies, 1.0), Median, Neither, "SYN cookies sent, by the kernel or by the gate.";
     client_lost_pps: Pps, Rate(RingDropClient, 1.0), Median, Neither, "The client's own packets refused by the ring.";
     user_cpu: Share, Rate(FloodedCpu, CPU), Median, Neither,
         "CPU time charged to the flooded application (or the first server).";

@@ -145,9 +145,13 @@ impl Probe<'_> {
             let counters = daemon.counters.counters()?;
             reading.add(Counter::Discarded, counters.verdict(Verdict::Discard).packets);
             reading.add(Counter::Judged, counters.total().packets);
+            let answered = counters.get(Reason::TcpCookie).packets;
+            reading.add(Counter::Answered, answered);
+            reading.add(Counter::Cookies, answered);
             reading.add(Counter::Unjudged, unjudged(&counters));
         } else {
             reading.add(Counter::Discarded, 0);
+            reading.add(Counter::Answered, 0);
         }
         let (v4, v6) = self.host.netns.run(snmp::udp_stats)??;
         let socket = v4.rcvbuf_errors + v6.rcvbuf_errors;

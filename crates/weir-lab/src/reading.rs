@@ -30,6 +30,7 @@ pub enum Counter {
     RepliesRefused,
     Discarded,
     Judged,
+    Answered,
     Unjudged,
     LateBacklog,
     LateSocket,

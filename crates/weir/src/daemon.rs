@@ -347,8 +347,11 @@ impl Daemon {
             let name = interface.interface();
             let change = self.reloader.change(&interface.key(), &name);
             interface.set_selective(change.selective);
-            if let Err(error) = interface.set_governor(change.governor) {
-                self.console.trouble(&error);
+            let answering = interface.set_syn_cookies(change.syn_cookies);
+            for done in [answering, interface.set_governor(change.governor)] {
+                if let Err(error) = done {
+                    self.console.trouble(&error);
+                }
             }
             for news in change.news {
                 self.console.say(&format!("{name}: {news}"));

@@ -25,6 +25,7 @@ use crate::claim::Claim;
 use crate::clock;
 use crate::config::wanted::Settings;
 use crate::console::Console;
+use crate::cookies::Answering;
 use crate::diverting::{BELIEVED, Diverting};
 use crate::error::{Error, Result};
 use crate::forwarding::Forwarding;
@@ -86,6 +87,7 @@ pub struct Protected {
     watch: InterfaceWatch,
     diverting: Diverting,
     forwarding: Option<Forwarding>,
+    answering: Answering,
     host: Rc<Host>,
     settings: Settings,
     limiter: Rc<Limiter>,
@@ -153,6 +155,7 @@ impl Protected {
             watch,
             diverting,
             forwarding: settings.forward.then(Forwarding::default),
+            answering: Answering::new(settings.syn_cookies, attached.mode),
             host: Rc::clone(host),
             settings,
             limiter: Rc::clone(&kernel.limiter),
@@ -172,6 +175,7 @@ impl Protected {
             ticks_since_change: 0,
             ticks: 0,
         };
+        protected.look_at_answers()?;
         protected.begin_polling(console)?;
         Ok(protected)
     }
@@ -204,6 +208,18 @@ impl Protected {
         self.gate.set_selective(selective);
     }
 
+    /// Answers connection requests by SYN cookie at the gate from now on, or no more.
+    pub fn set_syn_cookies(&mut self, wanted: bool) -> Result<()> {
+        self.settings.syn_cookies = wanted;
+        self.answering.set(wanted);
+        self.look_at_answers()
+    }
+
+    fn look_at_answers(&mut self) -> Result<()> {
+        let interface = (self.claim.ifindex, self.claim.interface());
+        self.answering.look(&self.host.links, interface, &mut self.gate)
+    }
+
     /// These TCP ports are of the protected class from now on.
     pub fn set_protected_ports(&mut self, ports: impl IntoIterator<Item = u16>) {
         self.settings.protected_ports = ports.into_iter().collect();
@@ -229,6 +245,7 @@ impl Protected {
             if let Some(forwarding) = &mut self.forwarding {
                 forwarding.look(&self.host.links, self.claim.ifindex, &mut self.gate)?;
             }
+            self.look_at_answers()?;
             // Routes change without a word of the interface. A router's do all the time, so they are not listened to.
             set_addresses(&mut self.gate, self.claim.ifindex)?;
         }
@@ -347,6 +364,7 @@ impl Protected {
             user_share: self.settings.governor.user_share,
             prefer: self.settings.governor.prefer,
             not_threaded: self.polled.not_threaded.clone(),
+            no_syn_cookies: self.answering.why_not().map(Into::into),
             softirq_limit: self
                 .limit
                 .as_ref()

@@ -13,6 +13,7 @@ mod clock;
 mod company;
 mod config;
 mod console;
+mod cookies;
 mod daemon;
 mod deferral;
 mod diverting;

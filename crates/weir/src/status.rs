@@ -84,6 +84,9 @@ pub struct InterfaceStatus {
     pub prefer: Prefer,
     /// Why NAPI is not polled by threads; `null` if it is.
     pub not_threaded: Option<String>,
+    /// Why the gate answers no connection requests by SYN cookie; `null` if it does while a CPU is short.
+    #[serde(default)]
+    pub no_syn_cookies: Option<String>,
     /// What receive softirqs are limited to; `null` where threads poll, or the policy is off.
     pub softirq_limit: Option<LimitStatus>,
     /// The NAPI threads.

@@ -35,8 +35,10 @@ const LOCAL_ROUTES: &str = "local routes";
 /// The addresses that the packets of some interfaces are delivered for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LocalAddresses {
-    /// Those of any interface of the namespace, these interfaces' first.
+    /// Those of these interfaces.
     pub own: Vec<IpAddr>,
+    /// Those of other interfaces of the namespace.
+    pub of_others: Vec<IpAddr>,
     /// Broadcast addresses of these interfaces' subnets.
     pub broadcast: Vec<Ipv4Addr>,
     /// Those of which it is not certain that all their packets are delivered.
@@ -56,17 +58,16 @@ impl LocalAddresses {
         socket.check_strictly().map_err(failed)?;
         let [ipv4, ipv6] = [AddressFamily::Inet, AddressFamily::Inet6]
             .map(|family| of_family(&mut socket, family, interfaces));
-        let (mut addresses, mut elsewhere) = (Self::default(), Vec::new());
+        let mut addresses = Self::default();
         for (ip, end) in ipv4.map_err(failed)?.into_iter().chain(ipv6.map_err(failed)?) {
             match (end, ip) {
                 (End::Own, _) => addresses.own.push(ip),
-                (End::OfAnother, _) => elsewhere.push(ip),
+                (End::OfAnother, _) => addresses.of_others.push(ip),
                 (End::Broadcast, IpAddr::V4(ip)) => addresses.broadcast.push(ip),
                 (End::Uncertain, _) => addresses.unsure.push(ip),
                 (End::Broadcast, _) => {}
             }
         }
-        addresses.own.append(&mut elsewhere);
         Ok(addresses)
     }
 }
@@ -234,7 +235,8 @@ mod tests {
     }
 
     fn own(near: IfIndex) -> Vec<String> {
-        LocalAddresses::read(&[near]).unwrap().own.iter().map(IpAddr::to_string).collect()
+        let LocalAddresses { own, of_others, .. } = LocalAddresses::read(&[near]).unwrap();
+        own.iter().chain(&of_others).map(IpAddr::to_string).collect()
     }
 
     const BOTH: [&str; 2] = ["198.18.0.1", "2001:2::1"];

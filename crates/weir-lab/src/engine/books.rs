@@ -79,7 +79,7 @@ pub(super) fn ledger(books: Books, before: &Reading, after: &Reading) -> Option<
         Books::Tcp => Ledger {
             offered: sum(&[Counter::RingDrop, Counter::Taken]).max(sent),
             late_other: since(Counter::Untracked),
-            delivered: since(Counter::Segments),
+            delivered: sum(&[Counter::Segments, Counter::Answered]),
             ..frames
         },
         Books::Ring | Books::Tap => {

@@ -8,6 +8,8 @@ use crate::programs::NGINX;
 pub(super) const CONNECTIONS: u32 = 8;
 /// The case whose flood is sent to the server's own port, beside a process that computes.
 const OWN: &str = "own-port";
+/// The same without the process.
+const OWN_ALONE: &str = "own-port-alone";
 /// The flood at which the goal is asked, SYN/s.
 const ASKED: Load = Load::Rate(400e3);
 /// A connection whose SYN the ring lost as the flood began stands still for the client's patience. The
@@ -23,7 +25,8 @@ pub static EXPERIMENT: Experiment = Experiment {
     arms: "stock,threaded?,niced,batch?,gate?,weir?,weir-native,stock+nat?,weir-native+nat?",
     cases: || {
         let own = Case::always(OWN).at("0,3k?,10k?,30k,100k,400k?");
-        vec![Case::always("keep-alive"), Case::always("connection"), own]
+        let alone = Case::full(OWN_ALONE).at("0,100k,400k,800k");
+        vec![Case::always("keep-alive"), Case::always("connection"), own, alone]
     },
     loads: "0,50k?,100k?,200k?,400k,800k?",
     times: Choice::times((300, 2000, 10), (50, 200, 2)),
@@ -56,7 +59,7 @@ pub static EXPERIMENT: Experiment = Experiment {
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
     let port = NGINX.port;
-    let flooded = if ask.case == OWN { port } else { FLOODED_PORT };
+    let flooded = if ask.case.starts_with(OWN) { port } else { FLOODED_PORT };
     let flood = ask.flood(flooded).map(|flow| segments(Transport::TcpSyn, flooded, &flow));
     Ok(Scene {
         apps: vec![
@@ -79,7 +82,7 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
 
 /// Of each case with another listener, where so many SYNs were sent.
 fn kept(view: &View<'_>, arm: &str) -> Vec<Found> {
-    in_each(view, Cases::Where(|case| case != OWN), |case| {
+    in_each(view, Cases::Where(|case| !case.starts_with(OWN)), |case| {
         let (flooded, place) = ((arm, case, ASKED), place(view, case, ASKED));
         let pairs = || view.pairs(flooded, (arm, case, Load::Off), &m::per_s);
         unsent(view, &[flooded], &place, "SYN/s").or_else(|| compare(pairs(), place))

@@ -38,6 +38,7 @@ impl Effective {
             rps_off: self.rps_off.value && turns,
             governor: self.governor(),
             selective: self.selective.value,
+            syn_cookies: self.syn_cookies.value,
             protected_ports: shares.protected_tcp_ports().collect(),
             napi: self.napi.value,
             forward: self.forwards(),
@@ -48,6 +49,11 @@ impl Effective {
     /// Whether heavy sources are shed before light ones.
     pub fn selective(&self) -> bool {
         self.selective.value
+    }
+
+    /// Whether the gate answers connection requests by SYN cookie.
+    pub fn syn_cookies(&self) -> bool {
+        self.syn_cookies.value
     }
 
     /// Where the gate goes.

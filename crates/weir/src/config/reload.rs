@@ -25,6 +25,8 @@ pub struct Change {
     pub governor: weir_policy::Settings,
     /// Whether heavy sources are to be shed before light ones.
     pub selective: bool,
+    /// Whether the gate answers connection requests by SYN cookie.
+    pub syn_cookies: bool,
     /// What there is to say about it.
     pub news: Vec<String>,
 }
@@ -97,7 +99,8 @@ impl Reloader {
             news.extend(changed.map(|(old, new)| self.config.tell(&old, &new)));
             old.adopt(&new);
         }
-        Change { governor: new.governor(), selective: new.selective(), news }
+        let (selective, syn_cookies) = (new.selective(), new.syn_cookies());
+        Change { governor: new.governor(), selective, syn_cookies, news }
     }
 }
 

@@ -138,6 +138,10 @@ settings! {
     /// full; true or false [default: false]
     selective: bool = false,
         bare(value::boolean), option(value_name = "BOOL"), is_on => is_on, live: true;
+    /// Whether connection requests past a listener's queue are answered by SYN cookie before they cost more, while a
+    /// CPU is short; true or false [default: true]
+    syn_cookies: bool = true,
+        bare(value::boolean), option(value_name = "BOOL"), is_on => is_on, live: true;
     /// Give the threads that receive this fixed nice value, from -20 (first) to 19 (last), and leave the governor and
     /// its shares off; no effect where softirqs poll [default: the governor moves it]
     nice: Option<Nice> = None,

@@ -23,6 +23,8 @@ pub struct Settings {
     pub governor: weir_policy::Settings,
     /// Whether heavy sources are shed before light ones.
     pub selective: bool,
+    /// Whether the gate answers connection requests by SYN cookie.
+    pub syn_cookies: bool,
     /// TCP ports of the protected class.
     pub protected_ports: Vec<u16>,
     /// Who is to poll NAPI.

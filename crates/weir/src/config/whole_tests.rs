@@ -64,6 +64,7 @@ fn flags_come_before_the_interface_and_that_before_the_rest() {
             "command line",
             "w.toml:3",
             "default",
+            "default",
             "w.toml:4",
             "default",
             "default",

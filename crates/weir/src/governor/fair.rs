@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weir_bpf::accounts::{Account, Accounts, until};
+use weir_bpf::accounts::{Account, Accounts, monotonic_now, until};
 use weir_bpf::channels::Channel;
 use weir_bpf::input::InputCounters;
 use weir_bpf::units::{CpuId, Nanos, Permille};
+use weir_bpf::verdict::Kind;
+use weir_policy::governor::REST;
 use weir_policy::{Claim, Load, Settings, Shares};
 
 use super::receivers::Receivers;
@@ -25,12 +27,14 @@ pub(super) struct Fair {
     /// As they were at the last look, by place.
     last: BTreeMap<u32, Account>,
     limited: BTreeMap<u32, f64>,
+    /// Until when requests are answered at the gate.
+    answers_until: Nanos,
 }
 
 impl Fair {
     pub(super) fn new(receivers: Arc<Receivers>) -> Self {
         let (shares, last, limited) = Default::default();
-        Self { receivers, cpu: None, shares, last, limited }
+        Self { receivers, cpu: None, shares, last, limited, answers_until: Nanos::ZERO }
     }
 
     /// Looks at what every channel has used, and sets limits, if that is wanted.
@@ -65,6 +69,10 @@ impl Fair {
         if self.shares.saturated() {
             self.receivers.want(&channels);
         }
+        let is_request = |claim: &Claim| now[&claim.channel].channel.kind == Kind::TcpRequest;
+        if claims.iter().any(|claim| claim.used > Nanos::ZERO && is_request(claim)) {
+            self.have_answered(accounts, cpu);
+        }
         self.last = now;
         let until = until(HOLDS);
         for (place, limit) in &limits {
@@ -76,6 +84,15 @@ impl Fair {
             accounts.unlimit(cpu, *place);
         }
         self.limited = limits;
+    }
+
+    /// There are requests past a listener's queue. The gate answers them from when the CPU is saturated until there have
+    /// been none for a while: it is not saturated any more because they are answered so.
+    fn have_answered(&mut self, accounts: &Accounts, cpu: CpuId) {
+        if self.shares.saturated() || self.answers_until > monotonic_now() {
+            self.answers_until = until(REST);
+            accounts.short(cpu, Kind::TcpRequest, self.answers_until);
+        }
     }
 
     /// Who is held to which share of the CPU.

@@ -79,7 +79,7 @@ pub fn at_egress((ifindex, name): &Interface) -> Option<String> {
         })
 }
 
-fn takes_frames(ifindex: IfIndex) -> rustix::io::Result<bool> {
+pub(super) fn takes_frames(ifindex: IfIndex) -> rustix::io::Result<bool> {
     let mut socket = open_generic()?;
     let family = socket.family("netdev")?;
     let which = attribute(NETDEV_A_DEV_IFINDEX, &ifindex.0.to_ne_bytes());

@@ -144,7 +144,9 @@ fn of_family_met(family: &Family, way: Way) -> Vec<String> {
             || (0..IP_HOOKS).any(|hook| hooks & (1 << hook) != 0 && way.has(hook) && !accepts(hook))
     };
     let describe = |table| format!("{} table {table} has rules", family.command);
-    names.lines().filter(active).map(describe).collect()
+    // The gate knows by itself which requests to listeners are translated.
+    let matters = |table: &&str| way != Way::Answered || *table != "nat";
+    names.lines().filter(matters).filter(active).map(describe).collect()
 }
 
 fn entries(family: &Family, table: &str) -> rustix::io::Result<(Vec<u8>, Vec<u8>)> {

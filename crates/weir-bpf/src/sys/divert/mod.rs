@@ -19,6 +19,7 @@
 //!
 //! What netlink announces is read again when it has ([`DiversionWatch`]), the rest at each look.
 
+mod cookies;
 mod device;
 mod diversion;
 mod expression;
@@ -42,6 +43,7 @@ mod translation;
 mod watch;
 mod way;
 
+pub use self::cookies::CookieFilters;
 pub use self::diversion::{Diversion, Sight};
 pub use self::filter::{Filters, cgroup_programs};
 pub(crate) use self::forward::CHECKSUMS_UNTOLD;

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::net::netlink;
 
 use super::diversion::Diversion;
-use super::expression::{Element, HAVE_HELPERS, is_for_tcp};
+use super::expression::{Element, HAVE_HELPERS, Leads, is_for_tcp};
 use super::kind::DiversionKind;
 use super::nfnetlink::{ALL, NFNL_SUBSYS_NFTABLES, body, dump};
 use super::sets;
@@ -228,17 +228,42 @@ impl<'a> Rule<'a> {
         let elements = elements.map(|(_, element)| Element::of(Attributes::of(element))).collect();
         Some(Self { place, elements, is_whole: list().all(|one| one.is_some()) })
     }
+
+    /// The chains to which it may have a packet jump. Only those with rules matter.
+    fn leads_to(&self, chains: &BTreeMap<Place, BaseChain>, rules: &[Self]) -> Vec<Place> {
+        let mut leads: Vec<Leads> = self.elements.iter().filter_map(Element::leads).collect();
+        if !self.is_whole {
+            leads.push(Leads::ToAnyChain);
+        }
+        let any = || {
+            let others = rules.iter().map(|rule| &rule.place);
+            let of_table = |place: &&Place| {
+                (place.family, &place.table) == (self.place.family, &self.place.table)
+            };
+            others.filter(of_table).filter(|place| !chains.contains_key(place)).cloned()
+        };
+        let places = |leads| match leads {
+            Leads::ToChain(chain) => vec![Place { chain, ..self.place.clone() }],
+            Leads::ToAnyChain => any().collect(),
+            Leads::Elsewhere => Vec::new(),
+        };
+        leads.into_iter().flat_map(places).collect()
+    }
 }
 
-/// Whatever rules, policies and translation packets meet that go this way by one of these interfaces, one line each: a
-/// chain that others jump to counts, whoever jumps.
+/// Whatever rules, policies and translation packets meet that go this way by one of these interfaces, one line each. Of
+/// the requests to listeners the gate knows by itself which are translated.
 pub(super) fn met(way: Way, ifnames: &[String]) -> rustix::io::Result<Vec<String>> {
     let mut found = BTreeSet::new();
     let rules = dump(GETRULE, &ALL)?;
     let rules = rules.iter().map(|(_, message)| Rule::of(message).ok_or(Errno::BADMSG));
     let rules = rules.collect::<rustix::io::Result<Vec<_>>>()?;
     for ifname in ifnames {
-        let chains = chains(way, ifname)?;
+        let mut chains = chains(way, ifname)?;
+        for chain in chains.values_mut().filter(|chain| chain.nat) {
+            chain.is_met &= way != Way::Answered;
+        }
+        let reached = reached(&chains, &rules);
         for (place, chain) in &chains {
             if chain.drops && chain.is_met {
                 found.insert(format!("{} has the policy drop", place.name()));
@@ -253,7 +278,7 @@ pub(super) fn met(way: Way, ifnames: &[String]) -> rustix::io::Result<Vec<String
             if !place.is_of_ip() {
                 continue;
             }
-            if chains.get(place).is_none_or(|chain| chain.is_met) {
+            if reached.contains(place) {
                 found.insert(format!("{} has rules", place.name()));
             } else if way == Way::In && asks() {
                 found.insert(format!(
@@ -264,6 +289,22 @@ pub(super) fn met(way: Way, ifnames: &[String]) -> rustix::io::Result<Vec<String
         }
     }
     Ok(found.into_iter().collect())
+}
+
+/// The chains that are met, and those that their rules lead to: of what cannot be read, any of the table.
+fn reached(chains: &BTreeMap<Place, BaseChain>, rules: &[Rule<'_>]) -> BTreeSet<Place> {
+    let met = chains.iter().filter(|(_, chain)| chain.is_met);
+    let mut reached: BTreeSet<Place> = met.map(|(place, _)| place.clone()).collect();
+    // Each round follows one jump more.
+    loop {
+        let leading = rules.iter().filter(|rule| reached.contains(&rule.place));
+        let further: Vec<Place> = leading.flat_map(|rule| rule.leads_to(chains, rules)).collect();
+        let before = reached.len();
+        reached.extend(further);
+        if reached.len() == before {
+            return reached;
+        }
+    }
 }
 
 /// Tables that translate, and what else matters to translation.

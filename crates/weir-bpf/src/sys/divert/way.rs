@@ -10,14 +10,17 @@ pub(super) enum Way {
     In,
     /// From one interface to another.
     Through,
+    /// To a listener, and its answer back.
+    Answered,
 }
 
 impl Way {
-    /// Of IP's hooks: PRE_ROUTING and LOCAL_IN, or PRE_ROUTING, FORWARD and POST_ROUTING.
+    /// Of IP's hooks: PRE_ROUTING, and LOCAL_IN; or FORWARD and POST_ROUTING; or all but FORWARD.
     pub(super) fn has(self, hook: usize) -> bool {
         match self {
             Self::In => matches!(hook, 0 | 1),
             Self::Through => matches!(hook, 0 | 2 | 4),
+            Self::Answered => matches!(hook, 0 | 1 | 3 | 4),
         }
     }
 
@@ -25,7 +28,7 @@ impl Way {
     pub(super) fn has_at_device(self, hook: usize) -> bool {
         match self {
             Self::In => hook == 0,
-            Self::Through => matches!(hook, 0 | 1),
+            Self::Through | Self::Answered => matches!(hook, 0 | 1),
         }
     }
 }

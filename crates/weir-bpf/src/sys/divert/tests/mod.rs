@@ -1,5 +1,6 @@
 //! Each kind of diversion is found, and gone again once removed: with the real tools, in namespaces.
 
+mod cookies;
 mod device;
 mod filter;
 mod rules;
