@@ -2,12 +2,14 @@
 //! that the producer writes, and the data, twice in a row, so that no record is cut in two.
 
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+
+use crate::attach::Own;
 
 const BUSY: u32 = 1 << 31;
 const DISCARDED: u32 = 1 << 30;
@@ -98,7 +100,7 @@ pub(crate) struct Ring {
     producer: Mapping,
     data: NonNull<u8>,
     bytes: usize,
-    fd: OwnedFd,
+    fd: Own,
 }
 
 #[allow(unsafe_code)]
@@ -111,7 +113,7 @@ unsafe impl Sync for Ring {}
 
 impl Ring {
     /// Maps a ring of so many bytes of data.
-    pub(crate) fn map(fd: OwnedFd, bytes: usize) -> rustix::io::Result<Self> {
+    pub(crate) fn map(fd: Own, bytes: usize) -> rustix::io::Result<Self> {
         let page_bytes = rustix::param::page_size();
         let both = ProtFlags::READ | ProtFlags::WRITE;
         let consumer = Mapping::of(fd.as_fd(), page_bytes, both, 0)?;
@@ -171,8 +173,8 @@ impl Ring {
     }
 
     /// Its descriptor, readable while there is a record.
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+    pub(crate) fn fd(&self) -> &Own {
+        &self.fd
     }
 
     /// Bytes of data.
