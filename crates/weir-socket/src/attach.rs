@@ -13,7 +13,7 @@ use rustix::net::{
     socket_with, sockopt,
 };
 
-use crate::protocol::{HEADER_BYTES, Reply, Request, TEXT_BYTES_MAX, socket_path};
+use crate::protocol::{HEADER_BYTES, RING_BYTES_MAX, Reply, Request, TEXT_BYTES_MAX, socket_path};
 use crate::ring::Ring;
 use crate::sys;
 
@@ -69,6 +69,10 @@ pub(crate) fn attach(socket: BorrowedFd<'_>, ring_bytes: u64) -> Result<Attached
     if peer.uid.as_raw() != 0 {
         return Err(Ordinary::Impostor(peer.uid.as_raw()));
     }
+    // A ring that cannot be taken costs what has come to it: so whether it can is tried before.
+    let bytes = usize::try_from(ring_bytes.min(RING_BYTES_MAX)).unwrap_or(usize::MAX);
+    drop(Ring::room(bytes).map_err(failed("map the ring"))?);
+    drop(fcntl_dupfd_cloexec(&connection, 0).map_err(failed("take the ring"))?);
     send(&connection, socket, Request { ring_bytes }).map_err(failed("ask weir"))?;
     let (reply, ring) = receive(&connection).map_err(failed("read weir's answer"))?;
     match (Reply::decode(&reply)?, ring) {

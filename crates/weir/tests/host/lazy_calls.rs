@@ -392,6 +392,26 @@ def waited(s):
     assert_none_is_lost(script, "its ring cannot be added to an epoll set");
 }
 
+#[test]
+fn a_program_that_has_no_room_for_a_ring_loses_nothing() {
+    for limit in [
+        "resource.RLIMIT_AS,resource.getpagesize()*int(open('/proc/self/statm').read().split()[0])+(1<<20)",
+        "resource.RLIMIT_NOFILE,s.fileno()+3",
+    ] {
+        let script = format!(
+            r"
+import resource
+def waited(s):
+    limit,most={limit}
+    before=resource.getrlimit(limit); resource.setrlimit(limit,(most,before[1]))
+    s.bind(('198.18.0.1',9995)); resource.setrlimit(limit,before)
+    return nested(s,1)
+"
+        );
+        assert_none_is_lost(&script, "9995 has an ordinary socket");
+    }
+}
+
 /// Whether a thread of this process is in futex(2).
 fn waits_for_a_lock(thread: Pid) -> bool {
     let call = std::fs::read_to_string(format!("/proc/self/task/{thread}/syscall")).unwrap();
