@@ -250,16 +250,13 @@ pub extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_in
     }
     let real = next!(close_range: unsafe extern "C" fn(c_uint, c_uint, c_int) -> c_int);
     // SAFETY: a system call.
-    unsafe { real(first, last, flags) }
+    slots::around_own(first, last, |first, last| unsafe { real(first, last, flags) })
 }
 
 /// closefrom(3).
 #[unsafe(no_mangle)]
 pub extern "C" fn closefrom(first: c_int) {
-    slots::forget_range(first.max(0).unsigned_abs(), c_uint::MAX);
-    let real = next!(closefrom: unsafe extern "C" fn(c_int));
-    // SAFETY: a system call.
-    unsafe { real(first) }
+    close_range(first.max(0).unsigned_abs(), c_uint::MAX, 0);
 }
 
 /// dup(2).
@@ -274,18 +271,23 @@ pub extern "C" fn dup(fd: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn dup2(fd: c_int, to: c_int) -> c_int {
     let real = next!(dup2: unsafe extern "C" fn(c_int, c_int) -> c_int);
-    slots::give_way(to);
     // SAFETY: a system call.
-    duplicated(fd, unsafe { real(fd, to) })
+    duplicated_to(fd, to, || unsafe { real(fd, to) })
 }
 
 /// dup3(2).
 #[unsafe(no_mangle)]
 pub extern "C" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
     let real = next!(dup3: unsafe extern "C" fn(c_int, c_int, c_int) -> c_int);
-    slots::give_way(to);
     // SAFETY: a system call.
-    duplicated(fd, unsafe { real(fd, to, flags) })
+    duplicated_to(fd, to, || unsafe { real(fd, to, flags) })
+}
+
+fn duplicated_to(fd: c_int, to: c_int, duplicate: impl FnOnce() -> c_int) -> c_int {
+    match slots::give_way(to) {
+        Ok(()) => duplicated(fd, duplicate()),
+        Err(error) => fail(error.raw_os_error().unwrap_or(libc::EMFILE)),
+    }
 }
 
 fn duplicated(fd: c_int, to: c_int) -> c_int {

@@ -2,6 +2,7 @@
 //! fork(2) finds it as usable as its parent.
 
 use std::ffi::c_int;
+use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Once};
@@ -12,7 +13,7 @@ use rustix::net::sockopt;
 use weir_socket::Channel;
 use weir_socket::message::{Options, borrow};
 
-use crate::wait::epoll_ctl;
+use crate::wait::{epoll_ctl, of_channel};
 
 /// Descriptors beyond this are left to the kernel.
 const SLOTS: usize = 1 << 16;
@@ -117,26 +118,21 @@ impl Lazy {
         });
     }
 
-    /// It is an ordinary socket from now on, by whatever number.
-    pub(crate) fn leave_all(&self) {
-        let is_its = |other: &Arc<Self>| std::ptr::eq(&raw const **other, self);
-        (0..SLOTS as c_int)
-            .filter(|fd| known(*fd).as_ref().is_some_and(is_its))
-            .for_each(|fd| self.leave(fd));
-    }
-
-    /// A descriptor is an ordinary socket from now on, also for the sets that it is in.
-    fn leave(&self, fd: c_int) {
-        forget(fd);
-        for &(epoll, _, mut event) in self.watches.load().iter().filter(|one| one.1 == fd) {
-            // Not modified: it may be one of EPOLLEXCLUSIVE.
+    /// Leaves the number of one of its own descriptors, also in the sets that this is in. Whether it was one.
+    fn vacate(&self, number: c_int) -> io::Result<bool> {
+        let Some(moved) = self.channel.vacate(number)? else { return Ok(false) };
+        OWN.set(moved, true);
+        for &(epoll, _, event) in self.watches.load().iter() {
+            let mut event = of_channel(event);
             // SAFETY: an event of our own.
             unsafe {
-                if epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, &raw mut event) == 0 {
-                    epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event);
+                if epoll_ctl(epoll, libc::EPOLL_CTL_DEL, number, &raw mut event) == 0 {
+                    epoll_ctl(epoll, libc::EPOLL_CTL_ADD, moved, &raw mut event);
                 }
             }
         }
+        OWN.set(number, false);
+        Ok(true)
     }
 }
 
@@ -210,27 +206,33 @@ pub(crate) fn forget(fd: c_int) {
     }
 }
 
-/// A number is going to be another descriptor's. If it is a lazy socket's own, that socket is an ordinary one from now
-/// on.
-pub(crate) fn give_way(to: c_int) {
-    if to >= 0 && OWN.has(to) {
-        forget_range(to as u32, to as u32);
+/// A number is going to be another descriptor's. If a lazy socket has one of its own there, that gets another.
+pub(crate) fn give_way(to: c_int) -> io::Result<()> {
+    if !OWN.has(to) || !is_this_process() {
+        return Ok(());
     }
-}
-
-/// All descriptors of this range are being closed, perhaps those of rings among them.
-pub(crate) fn forget_range(first: u32, last: u32) {
-    let closed = |fd: c_int| (first..=last).contains(&(fd as u32));
-    let lost =
-        |lazy: &Arc<Lazy>| lazy.channel.descriptors().iter().any(|own| closed(own.as_raw_fd()));
-    if !is_this_process() {
-        return;
-    }
-    for fd in 0..SLOTS as c_int {
-        if closed(fd) {
-            forget(fd);
-        } else if let Some(lazy) = known(fd).filter(lost) {
-            lazy.leave(fd);
+    for lazy in (0..SLOTS as c_int).filter_map(known) {
+        if lazy.vacate(to)? {
+            break;
         }
     }
+    Ok(())
+}
+
+/// Closes a range of descriptors but for lazy sockets' own: each part between these.
+pub(crate) fn around_own(first: u32, last: u32, close: impl Fn(u32, u32) -> c_int) -> c_int {
+    let mut from = first;
+    for own in (first..=last.min(SLOTS as u32 - 1)).filter(|fd| OWN.has(*fd as c_int)) {
+        if from < own && close(from, own - 1) != 0 {
+            return -1;
+        }
+        from = own + 1;
+    }
+    // A range that ends before it begins is the kernel's to refuse.
+    if from > last && first <= last { 0 } else { close(from, last) }
+}
+
+/// All descriptors of this range are not what they were any more.
+pub(crate) fn forget_range(first: u32, last: u32) {
+    (first..=last.min(SLOTS as u32 - 1)).for_each(|fd| forget(fd as c_int));
 }

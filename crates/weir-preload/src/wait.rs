@@ -212,6 +212,11 @@ unsafe fn with_ring_bits(
     own.iter().flatten().map(|word| word.count_ones() as c_int).sum()
 }
 
+/// What is waited for at a channel where the program waits for this.
+pub(crate) fn of_channel(asked: epoll_event) -> epoll_event {
+    epoll_event { events: asked.events & EPOLL_OF_CHANNEL, ..asked }
+}
+
 /// epoll_ctl(2): what is readable beside the socket, under the program's own name for it, is the channel; the socket
 /// itself is for all else. So epoll_wait(2) tells once what comes by either.
 ///
@@ -240,7 +245,7 @@ pub unsafe extern "C" fn epoll_ctl(
     // SAFETY: as the caller promises.
     let asked = unsafe { event.as_ref() }.copied().unwrap_or(epoll_event { events: 0, u64: 0 });
     let mut rest = epoll_event { events: asked.events & !EPOLL_READABLE, ..asked };
-    let mut readable = epoll_event { events: asked.events & EPOLL_OF_CHANNEL, ..asked };
+    let mut readable = of_channel(asked);
     // To remove it, a program may name no event.
     let rest = if event.is_null() { event } else { &raw mut rest };
     let ready = lazy.channel.ready_fd().as_raw_fd();
@@ -253,18 +258,27 @@ pub unsafe extern "C" fn epoll_ctl(
     if result == 0 {
         lazy.watch(epoll, fd, (operation != libc::EPOLL_CTL_DEL).then_some(asked));
     }
-    match why.raw_os_error() {
-        _ if told => {}
-        // A duplicate's is in the set.
-        Some(libc::EEXIST | libc::ENOENT) => {
-            // SAFETY: as above.
-            unsafe { real(epoll, libc::EPOLL_CTL_MOD, fd, event) };
+    if told {
+        return result;
+    }
+    let errno = why.raw_os_error();
+    // A duplicate's is in the set, or the ring alone is.
+    if !matches!(errno, Some(libc::EEXIST | libc::ENOENT)) {
+        lazy.channel.leave();
+        say_once(&format!(
+            "weir: a UDP port has an ordinary socket: its ring cannot be added to an epoll set: {why}\n"
+        ));
+    }
+    // SAFETY: as above.
+    unsafe {
+        // Not modified: it may be one of EPOLLEXCLUSIVE.
+        if real(epoll, libc::EPOLL_CTL_DEL, fd, event) == 0 {
+            real(epoll, libc::EPOLL_CTL_ADD, fd, event);
         }
-        _ => {
-            lazy.leave_all();
-            say_once(&format!(
-                "weir: a UDP port has an ordinary socket: its ring cannot be added to an epoll set: {why}\n"
-            ));
+        // The ring alone is not a set in a set. It is there for what it still has.
+        if errno != Some(libc::EEXIST) {
+            let ring = lazy.channel.ring_fd().as_raw_fd();
+            real(epoll, operation, ring, &raw mut readable);
         }
     }
     result

@@ -30,8 +30,14 @@ struct mmsghdr;
  */
 int weir_socket_attach(int fd, uint64_t ring_bytes);
 
-/* The socket is an ordinary one from now on; what is on its ring is lost. To be
- * called before close(). -1 and EBADF if it was not lazy. */
+/* Its packets go to the kernel's socket, within milliseconds. The calls below
+ * give what is on the ring by then, and then those: nothing is lost. -1 and
+ * EBADF if it was not lazy. */
+int weir_socket_leave(int fd);
+
+/* The socket is an ordinary one from now on; what is on its ring, or comes
+ * there within milliseconds, is lost. To be called before close(). -1 and EBADF
+ * if it was not lazy. */
 int weir_socket_detach(int fd);
 
 /* A descriptor that is readable while a call below would not block: for poll()

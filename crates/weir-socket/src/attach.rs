@@ -2,24 +2,25 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
-use rustix::io::Errno;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recvmsg, sendmsg,
     socket_with, sockopt,
 };
 
-use crate::protocol::{HEADER_BYTES, Reply, Request, TEXT_BYTES_MAX, socket_path};
+use crate::protocol::{HEADER_BYTES, RING_BYTES_MAX, Reply, Request, TEXT_BYTES_MAX, socket_path};
 use crate::ring::Ring;
 use crate::sys;
 
 /// The daemon has a second to answer: it may have to read many firewall rules.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The first of them.
+/// The first number of a channel's own descriptors: programs do not give themselves such, and select(2) takes them.
 const OWN_DESCRIPTORS: i32 = 512;
 
 /// Why a socket is not lazy: it is an ordinary one, then.
@@ -56,7 +57,7 @@ pub enum Ordinary {
 #[derive(Debug)]
 pub(crate) struct Attached {
     pub(crate) ring: Ring,
-    pub(crate) connection: OwnedFd,
+    pub(crate) connection: Own,
 }
 
 /// Asks for a ring of so many bytes for a bound UDP socket.
@@ -68,6 +69,10 @@ pub(crate) fn attach(socket: BorrowedFd<'_>, ring_bytes: u64) -> Result<Attached
     if peer.uid.as_raw() != 0 {
         return Err(Ordinary::Impostor(peer.uid.as_raw()));
     }
+    // A ring that cannot be taken costs what has come to it: so whether it can is tried before.
+    let bytes = usize::try_from(ring_bytes.min(RING_BYTES_MAX)).unwrap_or(usize::MAX);
+    drop(Ring::room(bytes).map_err(failed("map the ring"))?);
+    drop(fcntl_dupfd_cloexec(&connection, 0).map_err(failed("take the ring"))?);
     send(&connection, socket, Request { ring_bytes }).map_err(failed("ask weir"))?;
     let (reply, ring) = receive(&connection).map_err(failed("read weir's answer"))?;
     match (Reply::decode(&reply)?, ring) {
@@ -75,15 +80,50 @@ pub(crate) fn attach(socket: BorrowedFd<'_>, ring_bytes: u64) -> Result<Attached
         (Reply::Ring { .. }, None) => Err(crate::protocol::Malformed::Foreign.into()),
         (Reply::Ring { bytes }, Some(fd)) => {
             let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-            let ring = Ring::map(out_of_the_way(fd), bytes).map_err(failed("map the ring"))?;
-            Ok(Attached { ring, connection: out_of_the_way(connection) })
+            let ring = Ring::map(Own::of(fd), bytes).map_err(failed("map the ring"))?;
+            Ok(Attached { ring, connection: Own::of(connection) })
         }
     }
 }
 
-/// Moves a descriptor to a number that programs do not give themselves, while select(2) still takes it.
-pub(crate) fn out_of_the_way(fd: OwnedFd) -> OwnedFd {
-    rustix::io::fcntl_dupfd_cloexec(&fd, OWN_DESCRIPTORS).unwrap_or(fd)
+fn out_of_the_way(fd: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
+    // Where the limit is lower, anywhere.
+    fcntl_dupfd_cloexec(fd, OWN_DESCRIPTORS).or_else(|_| fcntl_dupfd_cloexec(fd, 0))
+}
+
+/// A descriptor of a channel's own, out of the program's way.
+#[derive(Debug)]
+pub(crate) struct Own(AtomicI32);
+
+impl Own {
+    pub(crate) fn of(fd: OwnedFd) -> Self {
+        let fd = out_of_the_way(fd.as_fd()).unwrap_or(fd);
+        Self(AtomicI32::new(fd.into_raw_fd()))
+    }
+
+    /// Takes another number, and leaves its own, still open, to the caller.
+    pub(crate) fn vacate(&self) -> rustix::io::Result<RawFd> {
+        let moved = out_of_the_way(self.as_fd())?.into_raw_fd();
+        self.0.store(moved, Ordering::Release);
+        Ok(moved)
+    }
+}
+
+#[allow(unsafe_code)]
+impl AsFd for Own {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: open as long as this lives. A number that it leaves meanwhile is the program's, and only system calls
+        // are made with it, as if the program had closed it and opened it again.
+        unsafe { BorrowedFd::borrow_raw(self.0.load(Ordering::Acquire)) }
+    }
+}
+
+#[allow(unsafe_code)]
+impl Drop for Own {
+    fn drop(&mut self) {
+        // SAFETY: its own, and nobody has it any more.
+        drop(unsafe { OwnedFd::from_raw_fd(*self.0.get_mut()) });
+    }
 }
 
 fn connect(netns_cookie: u64) -> Result<OwnedFd, Ordinary> {

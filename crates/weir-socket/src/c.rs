@@ -60,6 +60,18 @@ pub extern "C" fn weir_socket_detach(fd: c_int) -> c_int {
     if gone.is_some() { 0 } else { fail(libc::EBADF) }
 }
 
+/// The socket's packets go to the kernel's from now on. See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn weir_socket_leave(fd: c_int) -> c_int {
+    find(fd).map_or_else(
+        || fail(libc::EBADF),
+        |entry| {
+            entry.0.leave();
+            0
+        },
+    )
+}
+
 /// A descriptor to be polled. See the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn weir_socket_ready_fd(fd: c_int) -> c_int {

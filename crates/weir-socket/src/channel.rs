@@ -7,14 +7,15 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::ioctl_fionread;
+use rustix::net::{Shutdown, shutdown};
 
-use crate::attach::{self, Attached, Ordinary};
+use crate::attach::{self, Attached, Ordinary, Own};
 use crate::datagram::{Datagram, Record};
 use crate::ring::{Reader, Ring};
 use crate::sys;
@@ -50,8 +51,8 @@ enum Next<T> {
 pub struct Channel {
     ring: Ring,
     /// Readable while the ring or the kernel's socket has something.
-    ready: OwnedFd,
-    connection: OwnedFd,
+    ready: Own,
+    connection: Own,
 }
 
 impl Channel {
@@ -60,15 +61,16 @@ impl Channel {
     /// # Errors
     /// If it stays an ordinary one.
     pub fn attach(socket: BorrowedFd<'_>, ring_bytes: u64) -> Result<Self, Ordinary> {
-        let Attached { ring, connection } = attach::attach(socket, ring_bytes)?;
         let failed = |operation| move |source| Ordinary::System { operation, source };
         let poll = failed("make a descriptor that can be polled");
-        let ready = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(poll)?;
-        let ready = attach::out_of_the_way(ready);
-        for fd in [ring.fd(), socket] {
+        let ready = Own::of(epoll::create(epoll::CreateFlags::CLOEXEC).map_err(poll)?);
+        let add = |fd: BorrowedFd<'_>| {
             epoll::add(&ready, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)
-                .map_err(poll)?;
-        }
+        };
+        add(socket).map_err(poll)?;
+        // From here on, what fails costs what has come to the ring by then.
+        let Attached { ring, connection } = attach::attach(socket, ring_bytes)?;
+        add(ring.fd().as_fd()).map_err(poll)?;
         // What has come before stays before, but not all that the socket is sent from now on: it may never be empty.
         let kernel_left = sys::waiting_max(socket).map_err(failed("see what waits"))?;
         let mut reader = ring.lock();
@@ -84,12 +86,33 @@ impl Channel {
 
     /// The ring's own, readable while the ring is not empty: for who polls the socket as well.
     pub fn ring_fd(&self) -> BorrowedFd<'_> {
-        self.ring.fd()
+        self.ring.fd().as_fd()
     }
 
     /// All that it has open.
     pub fn descriptors(&self) -> [BorrowedFd<'_>; 3] {
-        [self.ring.fd(), self.ready.as_fd(), self.connection.as_fd()]
+        self.own().map(AsFd::as_fd)
+    }
+
+    fn own(&self) -> [&Own; 3] {
+        [self.ring.fd(), &self.ready, &self.connection]
+    }
+
+    /// Leaves the number of one of its descriptors, which stays open, to the caller. The descriptor's new number, if
+    /// that was one.
+    ///
+    /// # Errors
+    /// If the process may have no more.
+    pub fn vacate(&self, number: RawFd) -> io::Result<Option<RawFd>> {
+        let its = self.own().into_iter().find(|own| own.as_fd().as_raw_fd() == number);
+        Ok(its.map(Own::vacate).transpose()?)
+    }
+
+    /// Has weir leave the socket: within milliseconds, its packets go to the kernel's socket. This goes on to receive
+    /// what is on the ring, and then those, as where weir has ended; so nothing is lost.
+    pub fn leave(&self) {
+        // weir sees a hang-up. If there is no weir any more, it has left.
+        let _ = shutdown(&self.connection, Shutdown::Both);
     }
 
     /// Bytes of the ring.
@@ -263,7 +286,7 @@ impl Channel {
             }
         };
         let mut fds = [
-            PollFd::from_borrowed_fd(self.ring.fd(), PollFlags::IN),
+            PollFd::new(self.ring.fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(arrivals.map_or(socket, AsFd::as_fd), PollFlags::IN),
         ];
         if poll(&mut fds, timeout.as_ref())? == 0 {

@@ -1,5 +1,6 @@
 //! What a program and the daemon say to each other: one request, with the program's UDP socket, and one reply, with
-//! the ring. Each is one message of a `SOCK_SEQPACKET` socket; the registration lasts as long as the connection.
+//! the ring. Each is one message of a `SOCK_SEQPACKET` socket. The registration lasts as long as the connection: until
+//! the program has closed it, or shut it down.
 
 use std::path::PathBuf;
 

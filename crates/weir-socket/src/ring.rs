@@ -2,12 +2,14 @@
 //! that the producer writes, and the data, twice in a row, so that no record is cut in two.
 
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+
+use crate::attach::Own;
 
 const BUSY: u32 = 1 << 31;
 const DISCARDED: u32 = 1 << 30;
@@ -50,7 +52,7 @@ impl SharedState {
 
 /// Memory that is mapped as long as this lives.
 #[derive(Debug)]
-struct Mapping {
+pub(crate) struct Mapping {
     at: NonNull<u8>,
     bytes: usize,
 }
@@ -69,13 +71,11 @@ impl Mapping {
         Ok(Self { at: NonNull::new(at.cast()).ok_or(Errno::NOMEM)?, bytes })
     }
 
-    /// Zeros, which a child of fork(2) shares.
+    /// Zeros.
     #[allow(unsafe_code)]
-    fn anonymous(bytes: usize) -> rustix::io::Result<Self> {
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
+    fn anonymous(bytes: usize, protection: ProtFlags, flags: MapFlags) -> rustix::io::Result<Self> {
         // SAFETY: a new mapping, placed by the kernel.
-        let at =
-            unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED) }?;
+        let at = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, protection, flags) }?;
         Ok(Self { at: NonNull::new(at.cast()).ok_or(Errno::NOMEM)?, bytes })
     }
 }
@@ -98,7 +98,7 @@ pub(crate) struct Ring {
     producer: Mapping,
     data: NonNull<u8>,
     bytes: usize,
-    fd: OwnedFd,
+    fd: Own,
 }
 
 #[allow(unsafe_code)]
@@ -110,14 +110,20 @@ unsafe impl Send for Ring {}
 unsafe impl Sync for Ring {}
 
 impl Ring {
+    /// The address space that a ring of so many bytes of data takes.
+    pub(crate) fn room(bytes: usize) -> rustix::io::Result<Mapping> {
+        let bytes = 3 * rustix::param::page_size() + 2 * bytes;
+        Mapping::anonymous(bytes, ProtFlags::empty(), MapFlags::PRIVATE)
+    }
+
     /// Maps a ring of so many bytes of data.
-    pub(crate) fn map(fd: OwnedFd, bytes: usize) -> rustix::io::Result<Self> {
+    pub(crate) fn map(fd: Own, bytes: usize) -> rustix::io::Result<Self> {
         let page_bytes = rustix::param::page_size();
         let both = ProtFlags::READ | ProtFlags::WRITE;
         let consumer = Mapping::of(fd.as_fd(), page_bytes, both, 0)?;
         let rest = page_bytes + 2 * bytes;
         let producer = Mapping::of(fd.as_fd(), rest, ProtFlags::READ, page_bytes as u64)?;
-        let shared = Mapping::anonymous(size_of::<Shared>())?;
+        let shared = Mapping::anonymous(size_of::<Shared>(), both, MapFlags::SHARED)?;
         #[allow(unsafe_code)]
         // SAFETY: within the mapping of `rest` bytes.
         let data = unsafe { producer.at.add(page_bytes) };
@@ -171,8 +177,8 @@ impl Ring {
     }
 
     /// Its descriptor, readable while there is a record.
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+    pub(crate) fn fd(&self) -> &Own {
+        &self.fd
     }
 
     /// Bytes of data.

@@ -56,9 +56,17 @@ impl LazyUdpSocket {
         Self { socket, channel, v6 }
     }
 
-    /// Why it is an ordinary socket; `None` if it is lazy.
+    /// Why it is an ordinary socket; `None` if it is lazy, or was.
     pub fn ordinary(&self) -> Option<&Ordinary> {
         self.channel.as_ref().err()
+    }
+
+    /// Has weir leave it: within milliseconds, its packets go to the kernel's socket. What is on the ring by then is
+    /// received first, so nothing is lost.
+    pub fn leave(&self) {
+        if let Ok(channel) = &self.channel {
+            channel.leave();
+        }
     }
 
     /// Datagrams that came with a wrong checksum, which were dropped in the receive call as the kernel drops them.

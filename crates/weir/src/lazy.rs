@@ -476,7 +476,7 @@ impl Server {
             let kept = match kept {
                 0 => String::new(),
                 kept => format!(
-                    ", {} of them kept by programs that have closed the socket but not the ring",
+                    ", {} of them kept by programs for sockets that are not lazy any more",
                     kept >> 20
                 ),
             };
@@ -571,7 +571,7 @@ impl Server {
         let kept: usize = self.users.values().map(|user| user.kept.len()).sum();
         let kept = match kept {
             0 => String::new(),
-            count => format!(", {count} of them kept after their sockets' end"),
+            count => format!(", {count} of them kept for sockets that are not lazy any more"),
         };
         let held = self.held.as_ref().map(|why| format!("; held: {why}")).unwrap_or_default();
         let count = self.rings.len();

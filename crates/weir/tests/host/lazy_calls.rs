@@ -1,7 +1,8 @@
 //! Lazy sockets: several readers at once, and calls that answer as those of an ordinary socket do.
 
 use std::io::{BufRead, BufReader, ErrorKind};
-use std::process::{Command, Stdio};
+use std::ops::RangeBounds;
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -50,12 +51,17 @@ fn printed(network: &Network, lazy: bool, script: &str) -> String {
 
 /// Datagrams of 3,000 bytes come in fragments, by the kernel's socket; others by the ring.
 fn assert_printed(script: &str, wanted: &str) {
+    assert_printed_by_ring(script, wanted, 1..);
+}
+
+/// So many came by the ring.
+fn assert_printed_by_ring(script: &str, wanted: &str, by_ring: impl RangeBounds<u64>) {
     let network = Network::ipv4_only();
     let _daemon = Daemon::start(&network, &["--lazy"]);
     for lazy in [false, true] {
         assert_eq!(printed(&network, lazy, script), wanted, "lazy: {lazy}");
     }
-    wait_until("some came by the ring", || network.count("lazy") > 0);
+    wait_until("they came by the ring", || by_ring.contains(&network.count("lazy")));
 }
 
 #[test]
@@ -210,15 +216,19 @@ epolls=[select.epoll() for _ in range(3)]
 for epoll,flags in zip(epolls,(0,select.EPOLLET,select.EPOLLEXCLUSIVE)): epoll.register(s,select.EPOLLIN|flags)
 for number in range(512,515): os.dup2(null,number)
 poll=select.poll(); poll.register(s,select.POLLIN); send(2)
-while not poll.poll(0): send(2)
-print([epoll.poll()==[(s.fileno(),select.EPOLLIN)] for epoll in epolls])
+print(len(poll.poll(0)),[epoll.poll()==[(s.fileno(),select.EPOLLIN)] for epoll in epolls])
 print(len(s.recv(9)),os.fstat(512)==os.fstat(null))
+os.closerange(500,600); send(3)
+print(len(select.select([s],[],[],0)[0]),[len(epoll.poll()) for epoll in epolls],len(s.recv(9)))
 for epoll in epolls: epoll.unregister(s)
 send(2)
 print([epoll.poll(0) for epoll in epolls])
+try: os.fstat(512)
+except OSError as error: print(error.strerror)
 ";
-    let wanted = "1\n[True, True, True]\n2 True\n[[], [], []]\n";
-    assert_printed(script, wanted);
+    let wanted =
+        "1\n1 [True, True, True]\n2 True\n1 [1, 1, 1] 3\n[[], [], []]\nBad file descriptor\n";
+    assert_printed_by_ring(script, wanted, 4..=4);
 }
 
 /// As libuv closes.
@@ -293,37 +303,113 @@ print(epoll.poll()==[(s.fileno(),select.EPOLLIN)],len(s.recv(99)))
 }
 
 /// The ring's own epoll set, in the program's, would be one level too deep.
+const NESTED: &str = r"
+import os,select,socket,sys
+def nested(fd,depth):
+    sets=[select.epoll() for _ in range(depth)]
+    for inner,outer in zip(sets,sets[1:]): outer.register(inner,select.EPOLLIN)
+    sets[0].register(fd,select.EPOLLIN)
+    return sets
+depth=1; pipe=os.pipe()[0]
+try:
+    while nested(pipe,depth+1): depth+=1
+except OSError: pass
+def bound():
+    s=socket.socket(2,2); s.bind(('198.18.0.1',9995))
+    return s
+";
+
+fn nested(network: &Network, script: &str) -> Child {
+    preloaded(network, "timeout", &["60", "python3", "-c", &format!("{NESTED}{script}")])
+}
+
 #[test]
 fn a_socket_whose_ring_cannot_be_waited_for_is_an_ordinary_one() {
     let network = Network::ipv4_only();
     let _daemon = Daemon::start(&network, &["--lazy"]);
-    let script = "import os,select,socket\n\
-        def nested(fd,depth):\n\
-        \x20sets=[select.epoll() for _ in range(depth)]\n\
-        \x20for inner,outer in zip(sets,sets[1:]): outer.register(inner,select.EPOLLIN)\n\
-        \x20sets[0].register(fd,select.EPOLLIN)\n\
-        \x20return sets\n\
-        s=socket.socket(2,2);s.bind(('198.18.0.1',9995));depth=1;pipe=os.pipe()[0]\n\
-        try:\n\
-        \x20while nested(pipe,depth+1): depth+=1\n\
-        except OSError: pass\n\
-        same=s.dup();sets=nested(s,depth);print('waits',flush=True)\n\
-        print(len(sets[-1].poll(9)),same.recv(9).decode())\n";
-    let mut python = preloaded(&network, "timeout", &["30", "python3", "-c", script]);
+    let script = r"
+s=bound(); same=s.dup(); sets=nested(s,depth); print('waits',flush=True)
+print(len(sets[-1].poll(9)),same.recv(9).decode())
+";
+    let mut python = nested(&network, script);
     let mut lines = BufReader::new(python.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!(lines.next().as_deref(), Some("waits"));
-    // What comes until weir knows of it is on the ring, which nobody reads any more.
-    let sender = network.far_socket("198.18.0.2:0");
-    let sent = std::thread::spawn(move || {
-        for _ in 0..40 {
-            sender.send_to(b"here", LAZY).unwrap();
-            std::thread::sleep(Duration::from_millis(25));
-        }
-    });
+    network.far_socket("198.18.0.2:0").send_to(b"here", LAZY).unwrap();
     assert_eq!(lines.next().as_deref(), Some("1 here"));
-    sent.join().unwrap();
     let said = String::from_utf8(python.wait_with_output().unwrap().stderr).unwrap();
     assert!(said.contains("its ring cannot be added to an epoll set"), "{said}");
+}
+
+/// `waited()` binds each socket, in turn, and says how it is waited for. Of the numbers that are sent meanwhile, all
+/// behind the first that comes are received.
+fn assert_none_is_lost(script: &str, why: &str) {
+    const NUMBERS: u32 = 200;
+    const ROUNDS: usize = 30;
+    let network = Network::ipv4_only();
+    let _daemon = Daemon::start(&network, &["--lazy"]);
+    let rounds = format!(
+        r"
+for _ in range({ROUNDS}):
+    s=socket.socket(2,2); s.setblocking(False)
+    print('binds',flush=True)
+    sets=waited(s); poll=sets[-1].poll; missing=set(range({NUMBERS})); first={NUMBERS}
+    while missing and first<=max(missing) and poll(1) or first=={NUMBERS} and poll(1):
+        try:
+            while True:
+                number=int.from_bytes(s.recv(9),sys.byteorder)
+                missing.remove(number); first=min(first,number)
+        except BlockingIOError: pass
+    print('lost',len([number for number in missing if number>first]) if first<{NUMBERS} else 'all',flush=True)
+    s.close()
+"
+    );
+    let mut python = nested(&network, &format!("{script}{rounds}"));
+    let lines = BufReader::new(python.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let sender = network.far_socket("198.18.0.2:0");
+    let mut received = Vec::new();
+    for line in lines {
+        if line != "binds" {
+            received.push(line);
+            continue;
+        }
+        for number in 0..NUMBERS {
+            send_numbers(&sender, number..number + 1);
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    }
+    let said = String::from_utf8(python.wait_with_output().unwrap().stderr).unwrap();
+    assert!(said.contains(why), "{said}");
+    assert_eq!(received, vec!["lost 0"; ROUNDS]);
+}
+
+#[test]
+fn a_socket_that_becomes_an_ordinary_one_loses_nothing() {
+    let script = r"
+def waited(s):
+    s.bind(('198.18.0.1',9995))
+    return nested(s,depth)
+";
+    assert_none_is_lost(script, "its ring cannot be added to an epoll set");
+}
+
+#[test]
+fn a_program_that_has_no_room_for_a_ring_loses_nothing() {
+    for limit in [
+        "resource.RLIMIT_AS,resource.getpagesize()*int(open('/proc/self/statm').read().split()[0])+(1<<20)",
+        "resource.RLIMIT_NOFILE,s.fileno()+3",
+    ] {
+        let script = format!(
+            r"
+import resource
+def waited(s):
+    limit,most={limit}
+    before=resource.getrlimit(limit); resource.setrlimit(limit,(most,before[1]))
+    s.bind(('198.18.0.1',9995)); resource.setrlimit(limit,before)
+    return nested(s,1)
+"
+        );
+        assert_none_is_lost(&script, "9995 has an ordinary socket");
+    }
 }
 
 /// Whether a thread of this process is in futex(2).

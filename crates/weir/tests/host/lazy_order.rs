@@ -144,3 +144,23 @@ fn a_killed_weir_costs_a_reader_nothing() {
         assert_lazy(&lazy_socket(&network, LAZY));
     }
 }
+
+/// What was on the ring comes first, then what the kernel has received since.
+#[test]
+fn a_socket_that_weir_is_told_to_leave_loses_nothing() {
+    let (network, _daemon, lazy, sender) = with_lazy_socket();
+    send_numbers(&sender, 0..100);
+    wait_until("they are on the ring", || network.count("lazy") == 100);
+    lazy.leave();
+    send_numbers(&sender, 100..200);
+    let notes = || network.interface_status()["notes"].to_string();
+    wait_until("weir has left", || notes().contains("lazy sockets: 0,"));
+    send_numbers(&sender, 200..210);
+    assert_eq!(receive_numbers(&lazy, 209), (0..210).collect::<Vec<_>>());
+    // The same socket may be lazy again.
+    let again = LazyUdpSocket::with_ring(lazy.try_clone().unwrap(), 64 << 10);
+    assert_lazy(&again);
+    send_numbers(&sender, 210..220);
+    assert_eq!(receive_numbers(&again, 219), (210..220).collect::<Vec<_>>());
+    wait_until("these came by the ring", || (110..=210).contains(&network.count("lazy")));
+}
