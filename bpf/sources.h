@@ -18,8 +18,8 @@
 #define ERA_PACKETS 1024
 /* A source with so few before this packet may be one of very many. */
 #define UNKNOWN_PACKETS 2
-/* So many of them are not a few heavy sources' first ones. */
-#define UNKNOWN_MATTER 32
+/* So many of them are not a heavy source's first ones. */
+#define UNKNOWN_MATTER 4
 /* Sources with less than one part of what is admitted are never shed. */
 #define LIGHT_PARTS 128
 /* A count that is so many eras old is 0. */
@@ -133,7 +133,7 @@ static __always_inline __u32 places_reserved(const struct weir_contest *contest,
 
 	if (2 * contest->unknown > admitted)
 		return 0;
-	/* A few heavy sources were unknown once, too. */
+	/* A heavy source was unknown once, too. */
 	if (contest->unknown > UNKNOWN_MATTER)
 		light += contest->unknown;
 	reserved = ((__u64)places * light / 2 + admitted - 1) / admitted;
