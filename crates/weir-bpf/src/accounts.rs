@@ -34,6 +34,8 @@ pub struct Account {
     pub cost: Option<Nanos>,
     /// How often it was found over its limit; wraps around.
     pub shed: u32,
+    /// When one was last admitted, `CLOCK_MONOTONIC`; about.
+    pub used: Nanos,
 }
 
 /// All accounts of a host.
@@ -126,6 +128,7 @@ impl Accounts {
             packets: account.packets,
             cost: account.cost_ns.checked_div(account.cost_packets).map(Nanos),
             shed: account.shed,
+            used: Nanos(account.used_ns),
         })
     }
 }

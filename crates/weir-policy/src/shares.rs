@@ -27,7 +27,7 @@ const LOOSE: f64 = 4.0;
 /// How much less channels with queues get together in each period in which the ring overflows.
 const SQUEEZE: f64 = 0.85;
 /// Channels that have used nothing for so long are forgotten.
-const FORGOTTEN: Nanos = Nanos::from_millis(1000);
+pub const FORGOTTEN: Nanos = Nanos::from_millis(1000);
 
 /// What bounds a channel's packets besides its share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,6 +10,7 @@ use weir_bpf::input::InputCounters;
 use weir_bpf::units::{CpuId, Nanos, Permille};
 use weir_bpf::verdict::Kind;
 use weir_policy::governor::REST;
+use weir_policy::shares::FORGOTTEN;
 use weir_policy::{Claim, Load, Settings, Shares};
 
 use super::receivers::Receivers;
@@ -59,11 +60,14 @@ impl Fair {
             accounts.read(cpu).into_iter().map(|account| (account.place, account)).collect();
         let mut claims: Vec<Claim> =
             now.values().map(|account| claim(account, self.last.get(&account.place))).collect();
-        let channels: Vec<Channel> = now.values().map(|account| account.channel).collect();
+        let since = monotonic_now() - FORGOTTEN;
+        let active = now.values().filter(|account| account.used >= since);
+        let channels: Vec<Channel> = active.map(|account| account.channel).collect();
         for claim in &mut claims {
             let channel = &now[&claim.channel].channel;
             claim.protected = rules.protects(channel);
             claim.weight = self.receivers.weigh(channel, &channels);
+            claim.bound = self.receivers.bound(channel, &channels);
         }
         let limits = self.shares.decide(settings, rules.control, &seen.load(), &claims);
         if self.shares.saturated() {

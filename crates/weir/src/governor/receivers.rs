@@ -4,14 +4,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
 use weir_bpf::channels::Channel;
 use weir_bpf::sync::lock;
 use weir_bpf::verdict::Kind;
 
+use weir_policy::Bound;
+
 use crate::error::{Error, Result};
 use crate::shares::{self, ShareSettings};
+
+/// Who has had clients may have some again for so long.
+const CLIENTS_STAY: Duration = Duration::from_secs(60);
 
 /// Asked for by the threads that look after a saturated CPU; answered by the daemon's main loop, as finding owners
 /// takes milliseconds.
@@ -21,8 +27,8 @@ pub(super) struct Receivers {
     /// Readable once channels are wanted of which nothing is known.
     called: OwnedFd,
     weights: Mutex<BTreeMap<Channel, f64>>,
-    /// Ports of flooded listeners, and whether they have been seen to have connections.
-    served: Mutex<BTreeMap<u16, bool>>,
+    /// Whether requests past a listener's queue are clients'.
+    clients: Mutex<Clients>,
 }
 
 #[derive(Default)]
@@ -30,6 +36,17 @@ struct Wanted {
     now: BTreeSet<Channel>,
     /// What was wanted when this was last answered.
     before: BTreeSet<Channel>,
+}
+
+/// Clients that have come back with a SYN cookie, of whichever listener.
+#[derive(Default)]
+struct Clients {
+    /// How many, at the last look.
+    known: Option<u64>,
+    /// Whether that has been compared with an earlier look's.
+    compared: bool,
+    /// When there were new ones.
+    seen: Option<Instant>,
 }
 
 impl Receivers {
@@ -42,7 +59,7 @@ impl Receivers {
             wanted: Mutex::default(),
             called,
             weights: Mutex::default(),
-            served: Mutex::default(),
+            clients: Mutex::default(),
         })
     }
 
@@ -87,12 +104,20 @@ impl Receivers {
         *lock(&self.weights) = weights;
     }
 
-    /// Of these listeners' ports, those have connections now. Whoever has had clients may have some again.
-    pub(super) fn serve(&self, listening: BTreeSet<u16>, connected: &BTreeSet<u16>) {
-        let mut served = lock(&self.served);
-        for port in listening {
-            *served.entry(port).or_default() |= connected.contains(&port);
+    /// So many clients have ever come back with a SYN cookie. A flood's senders do not: they have other addresses than
+    /// they say, or do not listen.
+    pub(super) fn look_for_clients(&self, returned: u64) {
+        let mut clients = lock(&self.clients);
+        if clients.known.is_some_and(|known| known != returned) {
+            clients.seen = Some(Instant::now());
         }
+        clients.compared = clients.known.replace(returned).is_some();
+    }
+
+    /// Until somebody has looked twice, it is not known that there are none.
+    fn may_be_clients(&self) -> bool {
+        let clients = lock(&self.clients);
+        !clients.compared || clients.seen.is_some_and(|seen| seen.elapsed() < CLIENTS_STAY)
     }
 
     /// What a channel's packets weigh.
@@ -107,13 +132,29 @@ impl Receivers {
         if received == *channel {
             return receiver.unwrap_or(usual);
         }
-        let settings = self.settings();
-        let said = settings.weight(&Channel::of_kind(channel.kind), &[]);
+        let said = self.settings().weight(&Channel::of_kind(channel.kind), &[]);
+        let alone = if self.awaits(channel, besides) { 1.0 } else { usual };
+        said.unwrap_or(alone) * receiver.unwrap_or(1.0)
+    }
+
+    /// Whether somebody may wait for what a listener is sent beside its connections.
+    fn awaits(&self, channel: &Channel, besides: &[Channel]) -> bool {
+        let received = received(channel);
         let requests = Channel { kind: Kind::TcpRequest, ..*channel };
-        let is_served = |port| lock(&self.served).get(&port).copied().unwrap_or(true);
-        let served = received.local_port().is_some_and(is_served);
-        let awaited = (served || settings.protects(&received)) && besides.contains(&requests);
-        said.unwrap_or(if awaited { 1.0 } else { usual }) * receiver.unwrap_or(1.0)
+        besides.contains(&requests)
+            && (self.may_be_clients() || self.settings().protects(&received))
+    }
+
+    /// What bounds a channel's packets. Requests that somebody waits for are delivered, by cookie: whoever discards some
+    /// costs each of the listener's clients a second. They are limited as what has a queue is: beside other receivers'
+    /// packets, while the ring overflows.
+    pub(super) fn bound(&self, channel: &Channel, besides: &[Channel]) -> Bound {
+        if channel.kind != Kind::TcpRequest || !self.awaits(channel, besides) {
+            return shares::usual(channel.kind).0;
+        }
+        let others = |each: &&Channel| received(each) != received(channel);
+        let queued = |each: &Channel| shares::usual(each.kind).0 == Bound::Queue;
+        if besides.iter().filter(others).any(queued) { Bound::Queue } else { Bound::Unknown }
     }
 
     /// A channel's; as far as the user has said, if its receivers are not known.
@@ -156,31 +197,54 @@ mod tests {
         assert!(called());
     }
 
+    /// After these looks at how many clients have come back.
+    fn after(returned: &[u64]) -> Receivers {
+        let receivers = Receivers::new(ShareSettings::default()).unwrap();
+        returned.iter().for_each(|returned| receivers.look_for_clients(*returned));
+        receivers
+    }
+
     #[test]
-    fn what_a_listener_is_sent_weighs_what_it_weighs_while_it_has_clients() {
+    fn what_a_listener_is_sent_weighs_what_it_weighs_while_clients_come_back() {
         let (_, unawaited) = shares::usual(TcpRequest);
-        for (served, requests, port, [request, stray]) in [
-            (&[][..], true, 80, [unawaited, unawaited]),
-            (&[80], true, 80, [1.0, 1.0]),
-            (&[80], true, 81, [unawaited, unawaited]),
-            (&[80], false, 80, [unawaited, unawaited]),
+        for (returned, requests, port, [request, stray]) in [
+            (&[7, 7][..], true, 80, [unawaited, unawaited]),
+            (&[7, 8], true, 80, [1.0, 1.0]),
+            // They may again.
+            (&[7, 8, 8], true, 80, [1.0, 1.0]),
+            (&[7, 8], false, 80, [unawaited, unawaited]),
             // It must be in reach.
-            (&[], true, 22, [1.0, 1.0]),
-            // Nobody has looked yet.
+            (&[7, 7], true, 22, [1.0, 1.0]),
+            // Nobody has looked yet, or once alone.
             (&[], true, 82, [1.0, 1.0]),
+            (&[7], true, 82, [1.0, 1.0]),
             (&[], false, 82, [unawaited, unawaited]),
         ] {
-            let receivers = Receivers::new(ShareSettings::default()).unwrap();
-            receivers.serve([22, 80, 81].into(), &served.iter().copied().collect());
-            // Its clients are gone.
-            receivers.serve([22, 80, 81].into(), &BTreeSet::new());
+            let receivers = after(returned);
             let besides = if requests { vec![at(TcpRequest, port)] } else { vec![] };
             let weigh = |kind| receivers.weigh(&at(kind, port), &besides);
             let weights = [weigh(TcpRequest), weigh(TcpStray)];
-            assert_eq!(weights, [request, stray], "{served:?} {requests} {port}");
+            assert_eq!(weights, [request, stray], "{returned:?} {requests} {port}");
         }
-        let receivers = Receivers::new(ShareSettings::default()).unwrap();
+        let receivers = after(&[]);
         receivers.set([(at(Tcp, 80), 0.5)].into());
         assert_eq!(receivers.weigh(&at(TcpRequest, 80), &[at(TcpRequest, 80)]), 0.5);
+    }
+
+    #[test]
+    fn requests_of_clients_are_limited_beside_other_receivers_alone() {
+        let requests = at(TcpRequest, 80);
+        let own = [requests, at(Tcp, 80), at(TcpStray, 80), Channel::of_kind(Kind::Icmp)];
+        let beside = [requests, at(Tcp, 80), at(Kind::Udp, 53)];
+        for (returned, besides, bound) in [
+            (&[7, 8][..], &own[..], Bound::Unknown),
+            (&[7, 8], &beside, Bound::Queue),
+            (&[7, 7], &own, Bound::Nothing),
+            (&[7, 7], &beside, Bound::Nothing),
+        ] {
+            let found = after(returned).bound(&requests, besides);
+            assert_eq!(found, bound, "{returned:?} {besides:?}");
+        }
+        assert_eq!(after(&[7, 8]).bound(&at(TcpStray, 80), &own), Bound::Nothing);
     }
 }
