@@ -47,8 +47,6 @@ pub struct TcpStats {
     pub out_segs: u64,
     /// SYNs answered by a cookie, because the listener had no room to remember them.
     pub syn_cookies_sent: u64,
-    /// Clients that have come back with a cookie.
-    pub syn_cookies_received: u64,
     /// SYNs, and last segments of handshakes, dropped at a listener: its queue was full, or worse.
     pub listen_drops: u64,
     /// Of these: the accept queue was full.
@@ -127,7 +125,6 @@ fn parse_tcp(snmp: &str, netstat: &str) -> Result<TcpStats> {
         in_segs: tcp.number("InSegs")?,
         out_segs: tcp.number("OutSegs")?,
         syn_cookies_sent: extended.number("SyncookiesSent")?,
-        syn_cookies_received: extended.number("SyncookiesRecv")?,
         listen_drops: extended.number("ListenDrops")?,
         listen_overflows: extended.number("ListenOverflows")?,
         request_drops: extended.number("TCPReqQFullDrop")?,
@@ -258,13 +255,12 @@ UdpLite6InDatagrams             \t91
     #[test]
     fn tcp_is_in_two_files() {
         let snmp = "Tcp: RtoAlgorithm InSegs OutSegs InErrs\nTcp: 1 5 6 9\n";
-        let netstat = "TcpExt: SyncookiesSent SyncookiesRecv ListenOverflows ListenDrops TCPBacklogDrop \
-                       TCPReqQFullDrop\nTcpExt: 7 6 10 8 9 11\n";
+        let netstat = "TcpExt: SyncookiesSent ListenOverflows ListenDrops TCPBacklogDrop \
+                       TCPReqQFullDrop\nTcpExt: 7 10 8 9 11\n";
         let expected = TcpStats {
             in_segs: 5,
             out_segs: 6,
             syn_cookies_sent: 7,
-            syn_cookies_received: 6,
             listen_drops: 8,
             listen_overflows: 10,
             request_drops: 11,

@@ -1,6 +1,6 @@
 //! Sockets that receive, and what waits in their queues (sock_diag(7)).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use netlink_packet_core::NLM_F_DUMP;
@@ -25,7 +25,24 @@ const IPPROTO_UDP: u8 = 17;
 const TCP_ESTABLISHED: u8 = 1;
 /// Of a connection: a SYN has been answered. Listeners' requests are dumped with it (`inet_csk_reqsk_queue`).
 const TCP_SYN_RECV: u8 = 3;
+const TCP_FIN_WAIT1: u8 = 4;
+const TCP_FIN_WAIT2: u8 = 5;
+const TCP_TIME_WAIT: u8 = 6;
+const TCP_CLOSE_WAIT: u8 = 8;
+const TCP_LAST_ACK: u8 = 9;
 const TCP_LISTEN: u8 = 10;
+const TCP_CLOSING: u8 = 11;
+/// Those of a connection whose handshake is over.
+const CONNECTED: [u8; 7] = [
+    TCP_ESTABLISHED,
+    TCP_FIN_WAIT1,
+    TCP_FIN_WAIT2,
+    TCP_TIME_WAIT,
+    TCP_CLOSE_WAIT,
+    TCP_LAST_ACK,
+    TCP_CLOSING,
+];
+
 /// What a socket is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SocketKind {
@@ -113,6 +130,22 @@ impl SocketDiag {
         Ok(by_local)
     }
 
+    /// Local ports that have connections, also such as are being closed, and in TIME_WAIT.
+    ///
+    /// # Errors
+    ///
+    /// As [`SocketDiag::sockets`].
+    pub fn connected_ports(&mut self) -> Result<BTreeSet<u16>> {
+        let states = CONNECTED.iter().map(|state| 1 << state).sum();
+        let mut ports = BTreeSet::new();
+        for family in [AF_INET, AF_INET6] {
+            self.dump(family, IPPROTO_TCP, states, |answer| {
+                ports.extend(local(answer).map(|(_, port, _)| port));
+            })?;
+        }
+        Ok(ports)
+    }
+
     fn dump(
         &mut self,
         family: u8,
@@ -193,7 +226,7 @@ mod tests {
     use super::*;
     use crate::sys::link::Links;
     use crate::sys::sockopt;
-    use crate::sys::test_support::Sandbox;
+    use crate::sys::test_support::{Sandbox, sh, wait_until};
 
     fn inode(socket: &impl AsFd) -> SocketInode {
         let path = format!("/proc/self/fd/{}", socket.as_fd().as_raw_fd());
@@ -264,6 +297,25 @@ mod tests {
             let found = found.iter().find(|each| each.port == 5000).unwrap();
             assert_eq!(found.limit, 8192);
             assert!(found.queued > 4096 && (1..50).contains(&found.drops), "{found:?}");
+        });
+    }
+
+    #[test]
+    fn a_request_is_no_connection_before_its_handshake_is_over() {
+        in_sandbox(|| {
+            let _listener = TcpListener::bind("127.0.0.1:5000").unwrap();
+            sh("nft 'add table t; add chain t c { type filter hook input priority 0; };
+                     add rule t c tcp sport 5000 drop'");
+            let client = std::thread::spawn(|| TcpStream::connect("127.0.0.1:5000").unwrap());
+            let mut sockets = SocketDiag::open().unwrap();
+            wait_until("it is half open", || !sockets.half_open().unwrap().is_empty());
+            assert_eq!(sockets.connected_ports().unwrap(), [].into());
+            sh("nft delete table t");
+            let client = client.join().unwrap();
+            let both = [5000, client.local_addr().unwrap().port()].into();
+            wait_until("it is a connection", || sockets.connected_ports().unwrap() == both);
+            drop(client);
+            assert!(sockets.connected_ports().unwrap().contains(&5000), "being closed");
         });
     }
 

@@ -14,7 +14,7 @@ mod receptions;
 mod switch_cost;
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{PipeReader, PipeWriter, Write};
 use std::os::fd::BorrowedFd;
 use std::process::ChildStdin;
@@ -30,7 +30,6 @@ use weir_bpf::gate::QueueProbe;
 use weir_bpf::input::Inputs;
 use weir_bpf::sync::lock;
 use weir_bpf::sys::sched::{self, SchedPolicy};
-use weir_bpf::sys::snmp;
 use weir_bpf::units::IfIndex;
 use weir_bpf::verdict::Kind;
 use weir_policy::Settings;
@@ -151,8 +150,11 @@ impl Governors {
             return Ok(());
         }
         let ownership = self.owners.borrow_mut().look()?;
-        if wanted.iter().any(|channel| channel.kind == Kind::TcpRequest) {
-            self.common.receivers.look_for_clients(snmp::tcp_stats()?.syn_cookies_received);
+        let requests = wanted.iter().filter(|channel| channel.kind == Kind::TcpRequest);
+        let asked: BTreeSet<u16> = requests.filter_map(Channel::local_port).collect();
+        if !asked.is_empty() {
+            let connected = self.owners.borrow_mut().connected_ports()?;
+            self.common.receivers.serve(asked, &connected);
         }
         let settings = self.common.receivers.settings();
         let weight = |channel: &Channel| {

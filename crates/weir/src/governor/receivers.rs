@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
 use weir_bpf::channels::Channel;
@@ -16,9 +15,6 @@ use weir_policy::Bound;
 use crate::error::{Error, Result};
 use crate::shares::{self, ShareSettings};
 
-/// Who has had clients may have some again for so long.
-const CLIENTS_STAY: Duration = Duration::from_secs(60);
-
 /// Asked for by the threads that look after a saturated CPU; answered by the daemon's main loop, as finding owners
 /// takes milliseconds.
 pub(super) struct Receivers {
@@ -27,8 +23,8 @@ pub(super) struct Receivers {
     /// Readable once channels are wanted of which nothing is known.
     called: OwnedFd,
     weights: Mutex<BTreeMap<Channel, f64>>,
-    /// Whether requests past a listener's queue are clients'.
-    clients: Mutex<Clients>,
+    /// Ports of flooded listeners, and whether they have been seen to have connections.
+    served: Mutex<BTreeMap<u16, bool>>,
 }
 
 #[derive(Default)]
@@ -36,17 +32,6 @@ struct Wanted {
     now: BTreeSet<Channel>,
     /// What was wanted when this was last answered.
     before: BTreeSet<Channel>,
-}
-
-/// Clients that have come back with a SYN cookie, of whichever listener.
-#[derive(Default)]
-struct Clients {
-    /// How many, at the last look.
-    known: Option<u64>,
-    /// Whether that has been compared with an earlier look's.
-    compared: bool,
-    /// When there were new ones.
-    seen: Option<Instant>,
 }
 
 impl Receivers {
@@ -59,7 +44,7 @@ impl Receivers {
             wanted: Mutex::default(),
             called,
             weights: Mutex::default(),
-            clients: Mutex::default(),
+            served: Mutex::default(),
         })
     }
 
@@ -104,20 +89,12 @@ impl Receivers {
         *lock(&self.weights) = weights;
     }
 
-    /// So many clients have ever come back with a SYN cookie. A flood's senders do not: they have other addresses than
-    /// they say, or do not listen.
-    pub(super) fn look_for_clients(&self, returned: u64) {
-        let mut clients = lock(&self.clients);
-        if clients.known.is_some_and(|known| known != returned) {
-            clients.seen = Some(Instant::now());
+    /// Of these listeners' ports, those have connections now. Whoever has had clients may have some again.
+    pub(super) fn serve(&self, listening: BTreeSet<u16>, connected: &BTreeSet<u16>) {
+        let mut served = lock(&self.served);
+        for port in listening {
+            *served.entry(port).or_default() |= connected.contains(&port);
         }
-        clients.compared = clients.known.replace(returned).is_some();
-    }
-
-    /// Until somebody has looked twice, it is not known that there are none.
-    fn may_be_clients(&self) -> bool {
-        let clients = lock(&self.clients);
-        !clients.compared || clients.seen.is_some_and(|seen| seen.elapsed() < CLIENTS_STAY)
     }
 
     /// What a channel's packets weigh.
@@ -141,8 +118,9 @@ impl Receivers {
     fn awaits(&self, channel: &Channel, besides: &[Channel]) -> bool {
         let received = received(channel);
         let requests = Channel { kind: Kind::TcpRequest, ..*channel };
-        besides.contains(&requests)
-            && (self.may_be_clients() || self.settings().protects(&received))
+        let is_served = |port| lock(&self.served).get(&port).copied().unwrap_or(true);
+        let served = received.local_port().is_some_and(is_served);
+        (served || self.settings().protects(&received)) && besides.contains(&requests)
     }
 
     /// What bounds a channel's packets. Requests that somebody waits for are delivered, by cookie: whoever discards some
@@ -197,54 +175,48 @@ mod tests {
         assert!(called());
     }
 
-    /// After these looks at how many clients have come back.
-    fn after(returned: &[u64]) -> Receivers {
-        let receivers = Receivers::new(ShareSettings::default()).unwrap();
-        returned.iter().for_each(|returned| receivers.look_for_clients(*returned));
-        receivers
-    }
-
     #[test]
-    fn what_a_listener_is_sent_weighs_what_it_weighs_while_clients_come_back() {
+    fn what_a_listener_is_sent_weighs_what_it_weighs_while_it_has_clients() {
         let (_, unawaited) = shares::usual(TcpRequest);
-        for (returned, requests, port, [request, stray]) in [
-            (&[7, 7][..], true, 80, [unawaited, unawaited]),
-            (&[7, 8], true, 80, [1.0, 1.0]),
-            // They may again.
-            (&[7, 8, 8], true, 80, [1.0, 1.0]),
-            (&[7, 8], false, 80, [unawaited, unawaited]),
+        for (served, requests, port, [request, stray]) in [
+            (&[][..], true, 80, [unawaited, unawaited]),
+            (&[80], true, 80, [1.0, 1.0]),
+            (&[80], true, 81, [unawaited, unawaited]),
+            (&[80], false, 80, [unawaited, unawaited]),
             // It must be in reach.
-            (&[7, 7], true, 22, [1.0, 1.0]),
-            // Nobody has looked yet, or once alone.
+            (&[], true, 22, [1.0, 1.0]),
+            // Nobody has looked yet.
             (&[], true, 82, [1.0, 1.0]),
-            (&[7], true, 82, [1.0, 1.0]),
             (&[], false, 82, [unawaited, unawaited]),
         ] {
-            let receivers = after(returned);
+            let receivers = Receivers::new(ShareSettings::default()).unwrap();
+            receivers.serve([22, 80, 81].into(), &served.iter().copied().collect());
+            // Its clients are gone.
+            receivers.serve([22, 80, 81].into(), &BTreeSet::new());
             let besides = if requests { vec![at(TcpRequest, port)] } else { vec![] };
             let weigh = |kind| receivers.weigh(&at(kind, port), &besides);
             let weights = [weigh(TcpRequest), weigh(TcpStray)];
-            assert_eq!(weights, [request, stray], "{returned:?} {requests} {port}");
+            assert_eq!(weights, [request, stray], "{served:?} {requests} {port}");
         }
-        let receivers = after(&[]);
+        let receivers = Receivers::new(ShareSettings::default()).unwrap();
         receivers.set([(at(Tcp, 80), 0.5)].into());
         assert_eq!(receivers.weigh(&at(TcpRequest, 80), &[at(TcpRequest, 80)]), 0.5);
     }
-
     #[test]
     fn requests_of_clients_are_limited_beside_other_receivers_alone() {
         let requests = at(TcpRequest, 80);
         let own = [requests, at(Tcp, 80), at(TcpStray, 80), Channel::of_kind(Kind::Icmp)];
         let beside = [requests, at(Tcp, 80), at(Kind::Udp, 53)];
-        for (returned, besides, bound) in [
-            (&[7, 8][..], &own[..], Bound::Unknown),
-            (&[7, 8], &beside, Bound::Queue),
-            (&[7, 7], &own, Bound::Nothing),
-            (&[7, 7], &beside, Bound::Nothing),
+        for (served, besides, bound) in [
+            (&[80][..], &own[..], Bound::Unknown),
+            (&[80], &beside, Bound::Queue),
+            (&[], &own, Bound::Nothing),
+            (&[], &beside, Bound::Nothing),
         ] {
-            let found = after(returned).bound(&requests, besides);
-            assert_eq!(found, bound, "{returned:?} {besides:?}");
+            let receivers = Receivers::new(ShareSettings::default()).unwrap();
+            receivers.serve([80].into(), &served.iter().copied().collect());
+            assert_eq!(receivers.bound(&requests, besides), bound, "{served:?} {besides:?}");
+            assert_eq!(receivers.bound(&at(TcpStray, 80), besides), Bound::Nothing);
         }
-        assert_eq!(after(&[7, 8]).bound(&at(TcpStray, 80), &own), Bound::Nothing);
     }
 }

@@ -12,7 +12,7 @@ mod tests;
 mod users;
 mod weight;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::sync::Arc;
 use std::time::Instant;
@@ -54,6 +54,11 @@ impl Owners {
             groups: HashMap::new(),
             weights: GroupWeights::default(),
         })
+    }
+
+    /// See [`SocketDiag::connected_ports`].
+    pub fn connected_ports(&mut self) -> Result<BTreeSet<u16>> {
+        self.sockets.connected_ports()
     }
 
     /// Who owns what now. Processes outside this pid namespace are not seen.
