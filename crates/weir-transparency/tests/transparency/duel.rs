@@ -80,7 +80,7 @@ impl Duel {
         gate.configure(MacAddr(NEAR_MAC), Policy::On);
         let own = NEAR_ADDRESSES.map(|address| address.parse().unwrap()).to_vec();
         let broadcast = vec!["198.18.0.255".parse().unwrap()];
-        gate.set_local(&LocalAddresses { own, broadcast, unsure: vec![] }).unwrap();
+        gate.set_local(&LocalAddresses { own, broadcast, ..Default::default() }).unwrap();
         let ifindex = self.with.network.near_ifindex;
         self.with.near(|| gate.attach(ifindex, "near", self.mode).unwrap());
         self.with.network.poll_in_thread();
