@@ -57,7 +57,7 @@ pub enum Command {
     /// Say what is wrong with how this host receives, and what would help; changes nothing
     Doctor(DoctorArgs),
     /// Protect interfaces until stopped
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Show what is protected and what the gates have seen
     Status(StatusArgs),
     /// Show where packets are going, channel by channel
