@@ -22,7 +22,13 @@
 #include "unfinished.h"
 #include "workspace.h"
 
+#define TCP_OPTION_END 0
+#define TCP_OPTION_NOOP 1
 #define TCP_OPTION_MSS 2
+#define TCP_OPTION_MPTCP 30
+#define MPTCP_JOIN 1
+/* Of a header: no option is shorter than a byte. */
+#define TCP_OPTIONS_MAX 40
 #define IPV4_DO_NOT_FRAGMENT 0x4000
 /* Ethernet's shortest frame, without its checksum. */
 #define ETH_ZLEN 60
@@ -40,12 +46,17 @@ struct tcp_options_received {
 
 struct tcp_sock {
 	struct tcp_options_received rx_opt;
+	__u32 window_clamp;
+	bool is_mptcp;
 	void *md5sig_info;
 	void *ao_info;
 };
 
 struct ipv6_pinfo {
+	__s16 hop_limit : 9; /* a whole one since 6.7 */
 	__u8 min_hopcount;
+	__u8 tclass;
+	void *opt;
 };
 
 struct inet_sock {
@@ -71,6 +82,17 @@ struct cookie {
 	__u16 window;
 };
 
+/* Of its IPv6 packets. */
+static __always_inline bool is_plain6(const struct ipv6_pinfo *ip6)
+{
+	__s16 hops = has_rdonly_cast()
+			     ? BPF_CORE_READ_BITFIELD(ip6, hop_limit)
+			     : BPF_CORE_READ_BITFIELD_PROBED(ip6, hop_limit);
+
+	return hops < 0 && !kernel_read(ip6, min_hopcount) &&
+	       !kernel_read(ip6, tclass) && !kernel_address(ip6, opt);
+}
+
 /* Nothing is asked of its packets, and nothing is changed in them, but what is
  * usual? */
 static __always_inline bool is_plain_listener(const struct sock *sk)
@@ -80,6 +102,7 @@ static __always_inline bool is_plain_listener(const struct sock *sk)
 	const struct inet_sock *inet = kernel_cast(address, struct inet_sock);
 
 	if (kernel_read(tcp, rx_opt.user_mss) ||
+	    kernel_read(tcp, window_clamp) ||
 	    (bpf_core_field_exists(tcp->md5sig_info) &&
 	     kernel_address(tcp, md5sig_info)) ||
 	    (bpf_core_field_exists(tcp->ao_info) &&
@@ -90,17 +113,27 @@ static __always_inline bool is_plain_listener(const struct sock *sk)
 		return false;
 	ip6 = bpf_core_field_exists(inet->pinet6) ? kernel_address(inet, pinet6)
 						  : 0;
-	return !ip6 ||
-	       !kernel_read(kernel_cast(ip6, struct ipv6_pinfo), min_hopcount);
+	return !ip6 || is_plain6(kernel_cast(ip6, struct ipv6_pinfo));
+}
+
+static __always_inline bool is_mptcp(const struct sock *sk)
+{
+	const struct tcp_sock *tcp =
+		kernel_cast(kernel_address_of(sk), struct tcp_sock);
+
+	return bpf_core_field_exists(tcp->is_mptcp) &&
+	       kernel_read(tcp, is_mptcp);
 }
 
 /*
  * The window that this socket's answer offers; 0: the kernel is to answer, or
  * somebody else. Its own begins at half of the buffer or more
  * (tcp_select_initial_window()), and what is less is made up for by the first
- * segment that it sends. A global function, like udp_judge().
+ * segment that it sends. A client whose request for MPTCP is not answered goes
+ * on with TCP; one that is to join a connection (`joins`) is refused. A global
+ * function, like udp_judge().
  */
-__noinline __u32 cookie_window(__u64 address)
+__noinline __u32 cookie_window(__u64 address, bool joins)
 {
 	const struct sock *sk = kernel_cast(address, struct sock);
 	__u32 window;
@@ -108,14 +141,15 @@ __noinline __u32 cookie_window(__u64 address)
 	if (kernel_read(sk, __sk_common.skc_state) != TCP_LISTEN ||
 	    !tcp_requests_are_full(sk) || tcp_backlog_is_full(sk) ||
 	    reuseport_may_pick_another(sk) || kernel_address(sk, sk_filter) ||
-	    !is_plain_listener(sk))
+	    !is_plain_listener(sk) || (joins && is_mptcp(sk)))
 		return 0;
 	window = (__u32)kernel_read(sk, sk_rcvbuf) / 4;
 	return window < TCP_WINDOW_MAX ? window : TCP_WINDOW_MAX;
 }
 
 /* Is this request for a listener that answers by cookie? */
-static __noinline __u32 cookie_ask(void *ctx, const struct flow *flow)
+static __noinline __u32 cookie_ask(void *ctx, const struct flow *flow,
+				   bool joins)
 {
 	struct bpf_sock_tuple tuple;
 	struct bpf_sock *skc;
@@ -125,7 +159,7 @@ static __noinline __u32 cookie_ask(void *ctx, const struct flow *flow)
 				 BPF_F_CURRENT_NETNS, 0);
 	if (!skc)
 		return 0;
-	window = cookie_window(kernel_address_of(skc));
+	window = cookie_window(kernel_address_of(skc), joins);
 	bpf_sk_release(skc);
 	return window;
 }
@@ -167,36 +201,6 @@ static __always_inline long load_tcp(struct packet *packet,
 						   workspace->tcp, len);
 }
 
-/* The cookie itself. Of IP's header the kernel looks at the addresses alone. */
-static __always_inline __s64 cookie_of(struct packet *packet,
-				       struct workspace *workspace)
-{
-	const struct flow *flow = &workspace->flow;
-	struct tcphdr *tcp;
-	struct ipv6hdr ip6 = {};
-	struct iphdr ip4 = {};
-	__u32 len;
-
-	if (!cursor_skip(&packet->cursor, headers_len(flow), 0x7f))
-		return -1;
-	tcp = cursor_take(&packet->cursor, sizeof(*tcp));
-	if (!tcp)
-		return -1;
-	len = tcp->doff * 4;
-	if (len < sizeof(*tcp) || len > sizeof(workspace->tcp) ||
-	    load_tcp(packet, workspace, len))
-		return -1;
-	tcp = (void *)workspace->tcp;
-	if (flow->family == WEIR_FAMILY_IPV6) {
-		copy_address(ip6.saddr.in6_u.u6_addr32, flow->source);
-		copy_address(ip6.daddr.in6_u.u6_addr32, flow->destination);
-		return bpf_tcp_raw_gen_syncookie_ipv6(&ip6, tcp, len);
-	}
-	ip4.saddr = flow->source[0];
-	ip4.daddr = flow->destination[0];
-	return bpf_tcp_raw_gen_syncookie_ipv4(&ip4, tcp, len);
-}
-
 static __always_inline __u16 checksum_fold(__u64 sum)
 {
 	sum = (sum & 0xffffffff) + (sum >> 32);
@@ -218,15 +222,94 @@ static __always_inline __u64 checksum_add(__u64 sum, const __u32 *words,
 }
 
 /* Of the addresses, the protocol and the length (RFC 9293, section 3.1). */
-static __always_inline __u64 pseudo_sum(const struct flow *flow)
+static __always_inline __u64 pseudo_sum(const struct flow *flow, __u32 len)
 {
-	__u64 sum = bpf_htonl(IPPROTO_TCP) +
-		    (__u64)bpf_htonl(sizeof(struct synack));
+	__u64 sum = bpf_htonl(IPPROTO_TCP) + (__u64)bpf_htonl(len);
 
 	if (flow->family == WEIR_FAMILY_IPV4)
 		return sum + flow->source[0] + flow->destination[0];
 	return checksum_add(checksum_add(sum, flow->source, 4),
 			    flow->destination, 4);
+}
+
+struct tcp_header {
+	__u8 octets[sizeof(struct tcphdr) + TCP_OPTIONS_MAX];
+};
+
+/*
+ * Is it to join a connection of MPTCP (RFC 8684, section 3.2)? A global
+ * function, and each byte has its turn: see ip4_options_say().
+ */
+__noinline bool joins_mptcp(const struct tcp_header *header, __u32 len)
+{
+	__u32 next = sizeof(struct tcphdr), i;
+
+	if (!header)
+		return false;
+	for (i = next; i < sizeof(*header) - 2 && i < len; i++) {
+		if (i != next)
+			continue;
+		if (header->octets[i] == TCP_OPTION_END)
+			return false;
+		if (header->octets[i] == TCP_OPTION_MPTCP)
+			return header->octets[i + 2] >> 4 == MPTCP_JOIN;
+		next = i + 1;
+		if (header->octets[i] != TCP_OPTION_NOOP)
+			next = i + header->octets[i + 1];
+	}
+	return false;
+}
+
+/*
+ * Puts its TCP header into the workspace; the header's length. 0: it is not for
+ * the gate, as the kernel would drop it, or nobody could be answered.
+ */
+static __always_inline __u32 take_request(struct packet *packet,
+					  struct workspace *workspace)
+{
+	const struct flow *flow = &workspace->flow;
+	struct cursor cursor = packet->cursor;
+	const struct ethernet *eth = cursor_take(&cursor, sizeof(*eth));
+	const struct iphdr *ip4 = cursor.pos;
+	const struct tcphdr *tcp;
+	__u32 len;
+
+	if (!eth || is_group_mac(eth->source) ||
+	    !cursor_skip(&cursor, headers_len(flow) - sizeof(*eth), 0x3f))
+		return 0;
+	tcp = cursor_take(&cursor, sizeof(*tcp));
+	if (!tcp ||
+	    (flow->family == WEIR_FAMILY_IPV4 &&
+	     ((void *)(ip4 + 1) > cursor.end || !has_valid_checksum(ip4))))
+		return 0;
+	len = tcp->doff * 4;
+	if (len < sizeof(*tcp) || len > sizeof(workspace->tcp) ||
+	    load_tcp(packet, workspace, len))
+		return 0;
+	if (workspace->partial ||
+	    checksum_fold(pseudo_sum(flow, len) +
+			  bpf_csum_diff(NULL, 0, (void *)workspace->tcp, len,
+					0)) == 0xffff)
+		return len;
+	return 0;
+}
+
+/* The cookie itself. Of IP's header the kernel looks at the addresses alone. */
+static __always_inline __s64 cookie_of(struct workspace *workspace, __u32 len)
+{
+	const struct flow *flow = &workspace->flow;
+	struct tcphdr *tcp = (void *)workspace->tcp;
+	struct ipv6hdr ip6 = {};
+	struct iphdr ip4 = {};
+
+	if (flow->family == WEIR_FAMILY_IPV6) {
+		copy_address(ip6.saddr.in6_u.u6_addr32, flow->source);
+		copy_address(ip6.daddr.in6_u.u6_addr32, flow->destination);
+		return bpf_tcp_raw_gen_syncookie_ipv6(&ip6, tcp, len);
+	}
+	ip4.saddr = flow->source[0];
+	ip4.daddr = flow->destination[0];
+	return bpf_tcp_raw_gen_syncookie_ipv4(&ip4, tcp, len);
 }
 
 /* `partial`: the sum is left to whoever sends it, as it was. */
@@ -239,7 +322,7 @@ static __always_inline void write_synack(struct synack *answer,
 				? sizeof(struct ipv6hdr)
 				: sizeof(struct iphdr);
 	__be32 theirs = answer->tcp.seq;
-	__u64 sum = pseudo_sum(flow);
+	__u64 sum = pseudo_sum(flow, sizeof(*answer));
 
 	__builtin_memset(answer, 0, sizeof(*answer));
 	answer->tcp.source = flow->port_be;
@@ -335,15 +418,20 @@ static __always_inline bool cookie_for(struct packet *packet,
 	struct cursor cursor = packet->cursor;
 	struct flow *flow = &workspace->flow;
 	__s64 made;
+	__u32 len;
 
 	__builtin_memset(flow, 0, sizeof(*flow));
 	if (parse_usual(&cursor, flow, packet->len) != WEIR_PARSE_TCP ||
 	    !tcp_is_syn(flow) || !is_own_mac(flow->mac) || !is_asked_here(flow))
 		return false;
-	cookie->window = cookie_ask(packet->ctx, flow);
+	len = take_request(packet, workspace);
+	if (!len)
+		return false;
+	cookie->window = cookie_ask(packet->ctx, flow,
+				    joins_mptcp((void *)workspace->tcp, len));
 	if (!cookie->window)
 		return false;
-	made = cookie_of(packet, workspace);
+	made = cookie_of(workspace, len);
 	cookie->sequence = made;
 	return made >= 0;
 }
@@ -392,8 +480,10 @@ __noinline bool xdp_answer(struct xdp_md *ctx)
 	};
 
 	if (!workspace || (interface.unfinished && is_tagged_aside(ctx)) ||
-	    ctx->data_end - ctx->data != packet.len ||
-	    !cookie_for(&packet, workspace, &cookie) ||
+	    ctx->data_end - ctx->data != packet.len)
+		return false;
+	workspace->partial = interface.unfinished && is_unfinished(ctx);
+	if (!cookie_for(&packet, workspace, &cookie) ||
 	    bpf_xdp_adjust_tail(ctx, (int)answer_len(&workspace->flow) -
 					     (int)packet.len))
 		return false;
@@ -423,18 +513,24 @@ __noinline bool skb_answer(struct __sk_buff *skb)
 		.len = skb->len,
 	};
 	const struct sk_buff *kernel_skb;
-	bool partial;
+	__u32 len;
 
-	if (!workspace || !has_kern_ctx() || skb->gso_size ||
-	    skb->vlan_present || !cookie_for(&packet, workspace, &cookie) ||
-	    bpf_skb_change_tail(skb, answer_len(&workspace->flow), 0))
+	if (!workspace || !has_kern_ctx() || skb->gso_size || skb->vlan_present)
 		return false;
 	kernel_skb = bpf_cast_to_kern_ctx(skb);
-	partial = BPF_CORE_READ_BITFIELD(kernel_skb, ip_summed) ==
-		  CHECKSUM_PARTIAL;
+	workspace->partial = BPF_CORE_READ_BITFIELD(kernel_skb, ip_summed) ==
+			     CHECKSUM_PARTIAL;
+	if (!cookie_for(&packet, workspace, &cookie))
+		return false;
+	len = answer_len(&workspace->flow);
+	/* Another length first: then a sum that the NIC has made of all of it
+	 * (CHECKSUM_COMPLETE) is forgotten. */
+	if (bpf_skb_change_tail(skb, len + 1, 0) ||
+	    bpf_skb_change_tail(skb, len, 0))
+		return false;
 	return write_answer(cursor_over((void *)(long)skb->data,
 					(void *)(long)skb->data_end),
-			    &workspace->flow, &cookie, partial);
+			    &workspace->flow, &cookie, workspace->partial);
 }
 
 /*

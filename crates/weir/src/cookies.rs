@@ -1,6 +1,8 @@
 //! SYN cookies at the gate: whether it may answer connection requests that the kernel would answer by cookie, and how.
 //! Followed while it does: it never answers past a rule, a program or a sysctl of the operator's.
 
+use std::str::FromStr;
+
 use weir_bpf::attach::AttachMode;
 use weir_bpf::gate::{Cookies, Gate};
 use weir_bpf::sys::divert::CookieFilters;
@@ -37,20 +39,21 @@ impl Answering {
         self.wanted = wanted;
     }
 
-    /// Looks what is on the way of requests and answers, and tells the gate.
+    /// Looks what is on the way of requests and answers, and tells the gate; nothing if it is `barred` anyway.
     pub fn look(
         &mut self,
         links: &Links,
         interface: (IfIndex, String),
         gate: &mut Gate,
+        barred: Option<&str>,
     ) -> Result<()> {
-        self.why_not = self.bar(&interface);
+        self.why_not = barred.map(Into::into).or_else(|| self.bar(&interface));
         let told = match self.why_not {
             Some(_) => None,
             None => Some(Cookies {
-                mtu: links.info(interface.0)?.mtu,
-                ttl: sysctl("ipv4/ip_default_ttl"),
-                hops: sysctl(&format!("ipv6/conf/{}/hop_limit", interface.1)),
+                mtu: mtu(links.info(interface.0)?.mtu, &interface.1),
+                ttl: sysctl("ipv4/ip_default_ttl").unwrap_or(USUAL_TTL),
+                hops: sysctl(&of_ipv6(&interface.1, "hop_limit")).unwrap_or(USUAL_TTL),
             }),
         };
         gate.set_cookies(told);
@@ -80,7 +83,36 @@ impl Answering {
     }
 }
 
-fn sysctl(name: &str) -> u8 {
+/// A router may tell a smaller one for IPv6, which IPv4 goes by as well.
+fn mtu(of_link: u32, name: &str) -> u32 {
+    sysctl(&of_ipv6(name, "mtu")).map_or(of_link, |of_ipv6: u32| of_link.min(of_ipv6))
+}
+
+fn of_ipv6(name: &str, what: &str) -> String {
+    format!("ipv6/conf/{name}/{what}")
+}
+
+fn sysctl<T: FromStr>(name: &str) -> Option<T> {
     let read = std::fs::read_to_string(format!("/proc/sys/net/{name}"));
-    read.ok().and_then(|value| value.trim().parse().ok()).unwrap_or(USUAL_TTL)
+    read.ok().and_then(|value| value.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_bpf::sys::netns::NetNs;
+
+    use super::*;
+
+    #[test]
+    fn the_smaller_mtu_counts() {
+        let test = || {
+            let told = |mtu: &str| std::fs::write("/proc/sys/net/ipv6/conf/near/mtu", mtu).unwrap();
+            Links::open().unwrap().create_veth("near", "far", None).unwrap();
+            assert_eq!(mtu(1500, "near"), 1500);
+            told("1280");
+            assert_eq!(mtu(1500, "near"), 1280);
+            assert_eq!(mtu(1500, "not there"), 1500);
+        };
+        NetNs::create().unwrap().run(test).unwrap();
+    }
 }

@@ -175,8 +175,8 @@ impl Protected {
             ticks_since_change: 0,
             ticks: 0,
         };
-        protected.look_at_answers()?;
         protected.begin_polling(console)?;
+        protected.look_at_answers()?;
         Ok(protected)
     }
 
@@ -217,7 +217,14 @@ impl Protected {
 
     fn look_at_answers(&mut self) -> Result<()> {
         let interface = (self.claim.ifindex, self.claim.interface());
-        self.answering.look(&self.host.links, interface, &mut self.gate)
+        let barred = if self.settings.policy != Policy::On {
+            Some("the policy is not on")
+        } else if !self.threads.shares_are_enforced() {
+            Some("no shares are enforced, so nothing tells whether a CPU is short")
+        } else {
+            None
+        };
+        self.answering.look(&self.host.links, interface, &mut self.gate, barred)
     }
 
     /// These TCP ports are of the protected class from now on.

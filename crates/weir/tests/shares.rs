@@ -9,7 +9,7 @@
 mod common;
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -18,6 +18,7 @@ use common::saturated::*;
 use common::*;
 use rustix::net::sockopt;
 use rustix::process::Signal;
+use weir_bpf::sys::ethtool;
 use weir_bpf::traffic::{FlowSpec, Transport};
 
 const SERVICE_PORT: u16 = 7001;
@@ -109,6 +110,77 @@ fn a_listener_that_has_clients_goes_on_answering_requests_past_its_queue() {
         let [answered, discarded] = [0, 1].map(|at| counts()[at] - before[at]);
         // By the weight of packets that nobody waits for it would be half of them.
         assert!(discarded < answered / 10, "{discarded} discarded, {answered} answered");
+    });
+    daemon.interrupt();
+}
+
+/// ...once they are more than the CPU has time for, as the gate answers them: unless a rule is on their way, or it is told
+/// not to.
+#[test]
+fn a_listener_is_answered_for_by_cookie_while_nothing_forbids_it() {
+    const CLIENTS: usize = 20;
+    const RULE: &str =
+        "table ip t { chain c { type filter hook input priority 0; tcp dport 9 drop; }; }";
+    let host = Host::new();
+    let listener = listen(&host);
+    // Else it takes no frames of XDP's.
+    host.network.far.run(|| ethtool::set_gro("far", true)).unwrap().unwrap();
+    let file = ConfigFile::new("cookies", "");
+    let daemon = host.start_with(&["--config", file.path()]);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, mut asked) = (stream.unwrap(), [0; 4]);
+            // A client that has gone is not the server's affair.
+            let _ = stream.read_exact(&mut asked).and_then(|()| stream.write_all(&asked));
+        }
+    });
+    let serve = || {
+        for _ in 0..CLIENTS {
+            let address = (NEAR_IP, LISTENER_PORT).to_socket_addrs().unwrap().next().unwrap();
+            let mut stream = TcpStream::connect_timeout(&address, TRIES_MAX).unwrap();
+            stream.set_read_timeout(Some(TRIES_MAX)).unwrap();
+            stream.write_all(b"ping").unwrap();
+            stream.read_exact(&mut [0; 4]).unwrap();
+        }
+    };
+    let grown = |time| {
+        let before = host.network.count("tcp-cookie");
+        std::thread::sleep(time);
+        host.network.count("tcp-cookie") - before
+    };
+    let why = || host.network.interface_status()["no_syn_cookies"].clone();
+    let answers = || {
+        wait_long("the gate answers", || why().is_null() && grown(2 * ONE_TRY) > 1000);
+        host.network.far.run(serve).unwrap();
+    };
+    let rests = |because: &str| {
+        wait_until("it says why not", || why().as_str().is_some_and(|why| why.contains(because)));
+        // What the status counts is a second old.
+        std::thread::sleep(2 * ONE_TRY);
+        assert_eq!(grown(LONG), 0);
+    };
+    let nft = |line: &[&str]| {
+        let run = || Command::new("nft").args(line).status().unwrap().success();
+        assert!(host.network.near.run(run).unwrap());
+    };
+    let flood = host.tcp_flow(Transport::TcpSyn, LISTENER_PORT, FLOOD_PPS);
+    host.while_sent(&[flood], || {
+        answers();
+        nft(&[RULE]);
+        rests("table ip t, chain c has rules");
+        nft(&["delete", "table", "ip", "t"]);
+        answers();
+        for (text, because) in [
+            ("syn_cookies = false\n", "syn_cookies is false"),
+            ("[shares]\nenforce = false\n", "no shares are enforced"),
+        ] {
+            file.write(text);
+            daemon.signal(Signal::HUP);
+            rests(because);
+        }
+        file.write("");
+        daemon.signal(Signal::HUP);
+        answers();
     });
     daemon.interrupt();
 }

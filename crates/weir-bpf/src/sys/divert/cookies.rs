@@ -41,11 +41,11 @@ fn not_asked_for() -> Option<String> {
     }
 }
 
-/// Every driver that runs programs sends what they answer, but a veth whose peer takes no frames.
+/// What a driver sends for a program passes no queueing discipline. Every one that runs programs sends it, but a veth
+/// whose peer takes no frames.
 fn cannot_send((ifindex, name): &Interface) -> Option<String> {
     let is_veth = ethtool::driver(name).is_ok_and(|driver| driver == "veth");
-    if !is_veth || takes_frames(*ifindex) == Ok(true) {
-        return None;
-    }
-    Some(format!("the peer of {name} takes no frames of XDP (`ethtool -K PEER gro on`)"))
+    let refuses = || is_veth && takes_frames(*ifindex) != Ok(true);
+    let told = || format!("the peer of {name} takes no frames of XDP (`ethtool -K PEER gro on`)");
+    tc::egress_qdisc(*ifindex, name).or_else(|| refuses().then(told))
 }

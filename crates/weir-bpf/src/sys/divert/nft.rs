@@ -259,11 +259,8 @@ pub(super) fn met(way: Way, ifnames: &[String]) -> rustix::io::Result<Vec<String
     let rules = rules.iter().map(|(_, message)| Rule::of(message).ok_or(Errno::BADMSG));
     let rules = rules.collect::<rustix::io::Result<Vec<_>>>()?;
     for ifname in ifnames {
-        let mut chains = chains(way, ifname)?;
-        for chain in chains.values_mut().filter(|chain| chain.nat) {
-            chain.is_met &= way != Way::Answered;
-        }
-        let reached = reached(&chains, &rules);
+        let chains = chains(way, ifname)?;
+        let reached = reached(way, &chains, &rules);
         for (place, chain) in &chains {
             if chain.drops && chain.is_met {
                 found.insert(format!("{} has the policy drop", place.name()));
@@ -292,8 +289,9 @@ pub(super) fn met(way: Way, ifnames: &[String]) -> rustix::io::Result<Vec<String
 }
 
 /// The chains that are met, and those that their rules lead to: of what cannot be read, any of the table.
-fn reached(chains: &BTreeMap<Place, BaseChain>, rules: &[Rule<'_>]) -> BTreeSet<Place> {
-    let met = chains.iter().filter(|(_, chain)| chain.is_met);
+fn reached(way: Way, chains: &BTreeMap<Place, BaseChain>, rules: &[Rule<'_>]) -> BTreeSet<Place> {
+    let matters = |chain: &BaseChain| chain.is_met && !(chain.nat && way == Way::Answered);
+    let met = chains.iter().filter(|(_, chain)| matters(chain));
     let mut reached: BTreeSet<Place> = met.map(|(place, _)| place.clone()).collect();
     // Each round follows one jump more.
     loop {

@@ -1,7 +1,10 @@
 //! What keeps the gate from answering connection requests, and what does not.
 
+use std::time::Duration;
+
 use super::super::CookieFilters;
 use super::*;
+use crate::sys::sched::own_cpu_time;
 use crate::units::IfIndex;
 
 /// Docker's, but for its raw table: nothing that a request to the host itself meets.
@@ -57,6 +60,11 @@ fn only_what_requests_and_their_answers_meet_keeps_the_gate_from_answering() {
                 "net.ipv4.tcp_syncookies is not 1",
             ),
             ("ip rule add from 198.18.7.1 table 7", "ip rule del from 198.18.7.1 table 7", "rule"),
+            (
+                "nft 'add chain ip nat PREROUTING { policy drop; }'",
+                "nft 'add chain ip nat PREROUTING { policy accept; }'",
+                "table ip nat, chain PREROUTING has the policy drop",
+            ),
         ] {
             sh(add);
             let found = why_not();
@@ -80,5 +88,37 @@ fn a_veth_answers_in_its_driver_if_its_peer_takes_frames() {
         assert!(why_not(true).is_some_and(|why| why.contains("ethtool -K PEER gro on")));
         sh("ethtool -K far gro on");
         assert_eq!(why_not(true), None);
+        // What it sends, no queueing discipline and none of its filters sees.
+        for add in [
+            "tc qdisc add dev near clsact",
+            "tc qdisc del dev near clsact; tc qdisc add dev near root tbf rate 1mbit burst 9k limit 9k",
+        ] {
+            sh(add);
+            assert_eq!(why_not(false), None, "{add}");
+            assert!(why_not(true).is_some_and(|why| why.contains("queueing discipline")), "{add}");
+        }
+    });
+}
+
+/// Twice a second, and every two seconds while the gate sleeps.
+#[test]
+fn what_a_look_costs() {
+    const LOOKS: u32 = 100;
+    const COST_MAX: Duration = Duration::from_millis(2);
+    Sandbox::new().run(|| {
+        let links = Links::open().unwrap();
+        links.create_veth("near", "far", None).unwrap();
+        sh("sysctl -qw net.ipv4.tcp_syncookies=1; ip link set near up; ip link set far up;
+            ethtool -K far gro on");
+        let near: (IfIndex, String) = (links.index("near").unwrap(), "near".into());
+        let mut filters = CookieFilters::default();
+        assert_eq!(filters.why_not(&near, true), None);
+        let begun = own_cpu_time();
+        for _ in 0..LOOKS {
+            filters.why_not(&near, true);
+        }
+        let cost = (own_cpu_time() - begun) / LOOKS;
+        println!("nothing there: {cost:?} of CPU time");
+        assert!(cost < COST_MAX, "{cost:?}");
     });
 }
