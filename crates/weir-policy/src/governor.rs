@@ -46,8 +46,8 @@ const CROWDED_OVER: Nanos = Nanos::from_millis(10);
 /// [`POLL_ADMITTED`] are admitted and at most [`POLL_PACKETS`] come.
 pub const POLL_INTERVALS: [Nanos; 4] =
     [Nanos(200_000), Nanos(100_000), Nanos(50_000), Nanos(25_000)];
-/// Packets that a poll may bring to receivers: less than the 50 small ones that a socket's queue holds at first
-/// (`net.core.rmem_default`).
+/// Packets that a poll may bring to receivers beside other tasks: less than the 50 small ones that a socket's queue holds
+/// at first (`net.core.rmem_default`). Receivers that alone keep input waiting have taken more at once.
 const POLL_ADMITTED: f64 = 32.0;
 /// Packets that a poll may find: half of the smallest usual ring, a veth's.
 const POLL_PACKETS: f64 = 128.0;
@@ -266,7 +266,9 @@ impl Governor {
         let busy = if known { share(seen.busy) } else { 0.0 };
         self.busy = average(self.busy, busy, if busy > self.busy { CROWDED_OVER } else { REST });
         let admitted = seen.packets.saturating_sub(seen.discarded) as f64;
-        let polls = (admitted / POLL_ADMITTED).max(seen.packets as f64 / POLL_PACKETS);
+        let beside_others = share(seen.others()) > CROWDED_FROM;
+        let few = if beside_others { admitted / POLL_ADMITTED } else { 0.0 };
+        let polls = few.max(seen.packets as f64 / POLL_PACKETS);
         self.polls = average(self.polls, polls * share(Nanos::from_millis(1)), CROWDED_OVER);
         self.apart_for = since(self.apart_for, seen.beside);
         over
@@ -454,6 +456,13 @@ mod tests {
         assert_eq!(action.poll_every, Some(POLL_INTERVALS[0]));
         let discards = Observation { wasted: Nanos(100_000), ..busy };
         is(looks(governor, 20, &settings, &discards).1, Regime::Shared, -20, false);
+        // A stream's packets are admitted: a poll brings them as many as the ring has room for.
+        let stream = Observation { discarded: 0, ..overran };
+        let (governor, action) = looks(governor, 40, &settings, &stream);
+        assert_eq!(action.poll_every, Some(POLL_INTERVALS[0]));
+        // Beside a stranger, no more than a queue holds.
+        let beside = Observation { strangers: MS, ..stream };
+        assert_eq!(looks(governor, 40, &settings, &beside).1.poll_every, Some(POLL_INTERVALS[2]));
         // They are short of CPU time, and that is all.
         let rests = Observation { busy: Nanos(50_000), ..discards };
         is(looks(governor, 40, &settings, &rests).1, Regime::Isolating, 19, true);
