@@ -272,7 +272,7 @@ static __always_inline __u32 take_request(struct packet *packet,
 	const struct ethernet *eth = cursor_take(&cursor, sizeof(*eth));
 	const struct iphdr *ip4 = cursor.pos;
 	const struct tcphdr *tcp;
-	__u32 len;
+	__u32 words, len;
 
 	if (!eth || is_group_mac(eth->source) ||
 	    !cursor_skip(&cursor, headers_len(flow) - sizeof(*eth), 0x3f))
@@ -282,9 +282,13 @@ static __always_inline __u32 take_request(struct packet *packet,
 	    (flow->family == WEIR_FAMILY_IPV4 &&
 	     ((void *)(ip4 + 1) > cursor.end || !has_valid_checksum(ip4))))
 		return 0;
-	len = tcp->doff * 4;
-	if (len < sizeof(*tcp) || len > sizeof(workspace->tcp) ||
-	    load_tcp(packet, workspace, len))
+	if (tcp->doff < TCP_MIN_DOFF)
+		return 0;
+	/* So that verifiers before 6.2 see its bounds wherever it is kept. */
+	words = (tcp->doff - TCP_MIN_DOFF) & 0xf;
+	barrier_var(words);
+	len = sizeof(*tcp) + (words & 0xf) * 4;
+	if (load_tcp(packet, workspace, len))
 		return 0;
 	if (workspace->partial ||
 	    checksum_fold(pseudo_sum(flow, len) +

@@ -39,7 +39,7 @@ struct workspace {
 	struct prospects prospects;
 	struct survey survey;
 	/* A TCP header with its options. */
-	__u8 tcp[60];
+	__u8 tcp[20 + 15 * 4];
 	/* Its checksum is left to whoever sends it. Here, since the verifier
 	 * need not know what is written into a map. */
 	__u32 partial;
