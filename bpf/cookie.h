@@ -13,6 +13,7 @@
 #define WEIR_COOKIE_H
 
 #include "account.h"
+#include "checksum.h"
 #include "forward_ask.h"
 #include "lookup.h"
 #include "packet.h"
@@ -201,26 +202,6 @@ static __always_inline long load_tcp(struct packet *packet,
 						   workspace->tcp, len);
 }
 
-static __always_inline __u16 checksum_fold(__u64 sum)
-{
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return sum;
-}
-
-static __always_inline __u64 checksum_add(__u64 sum, const __u32 *words,
-					  __u32 count)
-{
-	__u32 i;
-
-#pragma unroll
-	for (i = 0; i < count; i++)
-		sum += words[i];
-	return sum;
-}
-
 /* Of the addresses, the protocol and the length (RFC 9293, section 3.1). */
 static __always_inline __u64 pseudo_sum(const struct flow *flow, __u32 len)
 {
@@ -298,22 +279,34 @@ static __always_inline __u32 take_request(struct packet *packet,
 	return 0;
 }
 
-/* The cookie itself. Of IP's header the kernel looks at the addresses alone. */
+/* Of IP's header the kernel looks at the addresses alone. */
+static __always_inline struct iphdr header4(const struct flow *flow)
+{
+	return (struct iphdr){.saddr = flow->source[0],
+			      .daddr = flow->destination[0]};
+}
+
+static __always_inline struct ipv6hdr header6(const struct flow *flow)
+{
+	struct ipv6hdr ip = {};
+
+	copy_address(ip.saddr.in6_u.u6_addr32, flow->source);
+	copy_address(ip.daddr.in6_u.u6_addr32, flow->destination);
+	return ip;
+}
+
+/* The cookie itself. */
 static __always_inline __s64 cookie_of(struct workspace *workspace, __u32 len)
 {
 	const struct flow *flow = &workspace->flow;
 	struct tcphdr *tcp = (void *)workspace->tcp;
-	struct ipv6hdr ip6 = {};
-	struct iphdr ip4 = {};
+	struct iphdr ip4 = header4(flow);
+	struct ipv6hdr ip6;
 
-	if (flow->family == WEIR_FAMILY_IPV6) {
-		copy_address(ip6.saddr.in6_u.u6_addr32, flow->source);
-		copy_address(ip6.daddr.in6_u.u6_addr32, flow->destination);
-		return bpf_tcp_raw_gen_syncookie_ipv6(&ip6, tcp, len);
-	}
-	ip4.saddr = flow->source[0];
-	ip4.daddr = flow->destination[0];
-	return bpf_tcp_raw_gen_syncookie_ipv4(&ip4, tcp, len);
+	if (flow->family == WEIR_FAMILY_IPV4)
+		return bpf_tcp_raw_gen_syncookie_ipv4(&ip4, tcp, len);
+	ip6 = header6(flow);
+	return bpf_tcp_raw_gen_syncookie_ipv6(&ip6, tcp, len);
 }
 
 /* `partial`: the sum is left to whoever sends it, as it was. */
@@ -443,11 +436,13 @@ static __always_inline bool cookie_for(struct packet *packet,
 /* Does user space say that the CPU is short for requests? */
 static __always_inline bool answers_requests(const struct weir_poll *poll)
 {
-	const struct weir_account *account = account_at(WEIR_KIND_TCP_REQUEST);
+	const struct weir_account *account;
 
-	return has_raw_cookies && !no_ethernet && !explaining && account &&
-	       interface.cookie_mtu && !interface.shadow &&
-	       poll->now_ns < account->short_until_ns;
+	if (!has_raw_cookies || no_ethernet || explaining ||
+	    !interface.cookie_mtu || interface.shadow)
+		return false;
+	account = account_at(WEIR_KIND_TCP_REQUEST);
+	return poll && account && poll->now_ns < account->short_until_ns;
 }
 
 /*
@@ -457,10 +452,13 @@ static __always_inline bool answers_requests(const struct weir_poll *poll)
  */
 static __always_inline bool is_to_be_answered(__u32 reason)
 {
-	struct weir_poll *poll = current_poll();
+	struct weir_poll *poll;
 
-	if (reason != WEIR_REASON_TCP_REQUEST || !poll ||
-	    !answers_requests(poll))
+	/* Before all else: every packet is asked. */
+	if (reason != WEIR_REASON_TCP_REQUEST)
+		return false;
+	poll = current_poll();
+	if (!answers_requests(poll))
 		return false;
 	if (poll->requested == poll->number + 1)
 		return true;
@@ -476,12 +474,7 @@ __noinline bool xdp_answer(struct xdp_md *ctx)
 {
 	struct workspace *workspace = get_workspace();
 	struct cookie cookie = {};
-	struct packet packet = {
-		.ctx = ctx,
-		.cursor = cursor_over((void *)(long)ctx->data,
-				      (void *)(long)ctx->data_end),
-		.len = bpf_xdp_get_buff_len(ctx),
-	};
+	struct packet packet = packet_of_xdp(ctx);
 
 	if (!workspace || (interface.unfinished && is_tagged_aside(ctx)) ||
 	    ctx->data_end - ctx->data != packet.len)
@@ -509,13 +502,7 @@ __noinline bool skb_answer(struct __sk_buff *skb)
 {
 	struct workspace *workspace = get_workspace();
 	struct cookie cookie = {};
-	struct packet packet = {
-		.ctx = skb,
-		.on_skb = true,
-		.cursor = cursor_over((void *)(long)skb->data,
-				      (void *)(long)skb->data_end),
-		.len = skb->len,
-	};
+	struct packet packet = packet_of_skb(skb);
 	const struct sk_buff *kernel_skb;
 	__u32 len;
 
@@ -527,10 +514,11 @@ __noinline bool skb_answer(struct __sk_buff *skb)
 	if (!cookie_for(&packet, workspace, &cookie))
 		return false;
 	len = answer_len(&workspace->flow);
-	/* Another length first: then a sum that the NIC has made of all of it
-	 * (CHECKSUM_COMPLETE) is forgotten. */
-	if (bpf_skb_change_tail(skb, len + 1, 0) ||
-	    bpf_skb_change_tail(skb, len, 0))
+	/* By another length a sum that the NIC has made of all of it is
+	 * forgotten (CHECKSUM_COMPLETE). */
+	if (skb->len == len && bpf_skb_change_tail(skb, len + 1, 0))
+		return false;
+	if (bpf_skb_change_tail(skb, len, 0))
 		return false;
 	return write_answer(cursor_over((void *)(long)skb->data,
 					(void *)(long)skb->data_end),
@@ -561,27 +549,24 @@ bpf_ct_insert_entry(struct nf_conn___init *connection) __ksym __weak;
 
 /* Of the connection in the workspace's tuple. It is given up like any other of
  * which nothing more is heard. */
-#define CONNECTED_BY(function, context, alloc)                             \
-	static __noinline int function(context *ctx, __u32 tuple_size)     \
-	{                                                                  \
-		struct workspace *workspace = get_workspace();             \
-		struct bpf_ct_opts___weir options = {                      \
-			.netns_id = BPF_F_CURRENT_NETNS,                   \
-			.l4proto = IPPROTO_TCP,                            \
-		};                                                         \
-		struct nf_conn___init *made;                               \
-		struct nf_conn *connection;                                \
-                                                                           \
-		if (!workspace || !has_ct_lookup)                          \
-			return 0;                                          \
-		made = alloc(ctx, &workspace->tuple, tuple_size, &options, \
-			     sizeof(options));                             \
-		if (!made)                                                 \
-			return 0;                                          \
-		connection = bpf_ct_insert_entry(made);                    \
-		if (connection)                                            \
-			bpf_ct_release(connection);                        \
-		return 0;                                                  \
+#define CONNECTED_BY(function, context, alloc)                               \
+	static __noinline int function(context *ctx, __u32 tuple_size)       \
+	{                                                                    \
+		struct workspace *workspace = get_workspace();               \
+		struct bpf_ct_opts___weir options = ct_options(IPPROTO_TCP); \
+		struct nf_conn___init *made;                                 \
+		struct nf_conn *connection;                                  \
+                                                                             \
+		if (!workspace || !has_ct_lookup)                            \
+			return 0;                                            \
+		made = alloc(ctx, &workspace->tuple, tuple_size, &options,   \
+			     sizeof(options));                               \
+		if (!made)                                                   \
+			return 0;                                            \
+		connection = bpf_ct_insert_entry(made);                      \
+		if (connection)                                              \
+			bpf_ct_release(connection);                          \
+		return 0;                                                    \
 	}
 
 CONNECTED_BY(xdp_connect, struct xdp_md, bpf_xdp_ct_alloc)
@@ -594,41 +579,31 @@ static __always_inline bool has_cookie(struct packet *packet,
 	struct cursor cursor = packet->cursor;
 	struct flow *flow = &workspace->flow;
 	struct tcphdr *tcp = (void *)workspace->tcp;
-	struct ipv6hdr ip6 = {};
-	struct iphdr ip4 = {};
+	struct ipv6hdr ip6;
+	struct iphdr ip4;
 
 	__builtin_memset(flow, 0, sizeof(*flow));
 	if (parse_usual(&cursor, flow, packet->len) != WEIR_PARSE_TCP ||
 	    (flow->tcp_flags & (TCP_SYN | TCP_RST | TCP_ACK)) != TCP_ACK ||
 	    load_tcp(packet, workspace, sizeof(*tcp)))
 		return false;
-	if (flow->family == WEIR_FAMILY_IPV6) {
-		copy_address(ip6.saddr.in6_u.u6_addr32, flow->source);
-		copy_address(ip6.daddr.in6_u.u6_addr32, flow->destination);
-		return !bpf_tcp_raw_check_syncookie_ipv6(&ip6, tcp);
-	}
-	ip4.saddr = flow->source[0];
-	ip4.daddr = flow->destination[0];
-	return !bpf_tcp_raw_check_syncookie_ipv4(&ip4, tcp);
+	ip4 = header4(flow);
+	if (flow->family == WEIR_FAMILY_IPV4)
+		return !bpf_tcp_raw_check_syncookie_ipv4(&ip4, tcp);
+	ip6 = header6(flow);
+	return !bpf_tcp_raw_check_syncookie_ipv6(&ip6, tcp);
 }
 
 static __always_inline bool may_bring_cookie(__u32 reason)
 {
-	struct weir_poll *poll = current_poll();
-
 	return reason == WEIR_REASON_TCP_STRAY && interface.translated &&
-	       poll && answers_requests(poll);
+	       answers_requests(current_poll());
 }
 
 __noinline int xdp_welcome(struct xdp_md *ctx)
 {
 	struct workspace *workspace = get_workspace();
-	struct packet packet = {
-		.ctx = ctx,
-		.cursor = cursor_over((void *)(long)ctx->data,
-				      (void *)(long)ctx->data_end),
-		.len = bpf_xdp_get_buff_len(ctx),
-	};
+	struct packet packet = packet_of_xdp(ctx);
 
 	if (workspace && has_cookie(&packet, workspace))
 		xdp_connect(ctx, tuple_of(&workspace->flow, &workspace->tuple));
@@ -638,13 +613,7 @@ __noinline int xdp_welcome(struct xdp_md *ctx)
 __noinline int skb_welcome(struct __sk_buff *skb)
 {
 	struct workspace *workspace = get_workspace();
-	struct packet packet = {
-		.ctx = skb,
-		.on_skb = true,
-		.cursor = cursor_over((void *)(long)skb->data,
-				      (void *)(long)skb->data_end),
-		.len = skb->len,
-	};
+	struct packet packet = packet_of_skb(skb);
 
 	if (workspace && has_cookie(&packet, workspace))
 		skb_connect(skb, tuple_of(&workspace->flow, &workspace->tuple));

@@ -7,6 +7,7 @@
 #ifndef WEIR_FORWARD_ASK_H
 #define WEIR_FORWARD_ASK_H
 
+#include "checksum.h"
 #include "compat.h"
 #include "flow.h"
 #include "local.h"
@@ -31,14 +32,7 @@ static __always_inline bool is_special6(const __u32 *address)
 
 static __always_inline bool has_valid_checksum(const struct iphdr *ip)
 {
-	const __u32 *words = (const __u32 *)ip;
-	__u64 sum = (__u64)words[0] + words[1] + words[2] + words[3] + words[4];
-
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return sum == 0xffff;
+	return checksum_fold(checksum_add(0, (const __u32 *)ip, 5)) == 0xffff;
 }
 
 /* What is to be asked of the routing table; false: not for the fast path. */

@@ -20,6 +20,33 @@ struct packet {
 	__u32 truesize; /* bytes charged for it; 0: not known yet */
 };
 
+static __always_inline struct packet packet_of_xdp(struct xdp_md *ctx)
+{
+	__u32 len = bpf_xdp_get_buff_len(ctx);
+
+	return (struct packet){
+		.ctx = ctx,
+		.cursor = cursor_over((void *)(long)ctx->data,
+				      (void *)(long)ctx->data_end),
+		.seen = {.packets = 1, .bytes = len},
+		.len = len,
+		.ifindex = ctx->ingress_ifindex,
+	};
+}
+
+static __always_inline struct packet packet_of_skb(struct __sk_buff *skb)
+{
+	return (struct packet){
+		.ctx = skb,
+		.on_skb = true,
+		.cursor = cursor_over((void *)(long)skb->data,
+				      (void *)(long)skb->data_end),
+		.len = skb->len,
+		.gso_size = skb->gso_size,
+		.ifindex = skb->ingress_ifindex,
+	};
+}
+
 #pragma clang attribute push(__attribute__((preserve_access_index)), \
 			     apply_to = record)
 

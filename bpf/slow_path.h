@@ -347,15 +347,7 @@ static __always_inline __u32 slow_path(struct packet *packet, bool on_skb)
 /* Functions of their own for their frames, as the fast path's. */
 static __noinline __u32 xdp_slow_path(struct xdp_md *ctx)
 {
-	__u32 len = bpf_xdp_get_buff_len(ctx);
-	struct packet packet = {
-		.ctx = ctx,
-		.cursor = cursor_over((void *)(long)ctx->data,
-				      (void *)(long)ctx->data_end),
-		.len = len,
-		.seen = {.packets = 1, .bytes = len},
-		.ifindex = ctx->ingress_ifindex,
-	};
+	struct packet packet = packet_of_xdp(ctx);
 
 	return slow_path(&packet, false);
 }
@@ -363,18 +355,10 @@ static __noinline __u32 xdp_slow_path(struct xdp_md *ctx)
 static __noinline __u32 skb_slow_path(struct __sk_buff *skb, __u32 packets,
 				      __u64 bytes, __u32 truesize)
 {
-	struct packet packet = {
-		.ctx = skb,
-		.on_skb = true,
-		.cursor = cursor_over((void *)(long)skb->data,
-				      (void *)(long)skb->data_end),
-		.len = skb->len,
-		.seen = {.packets = packets, .bytes = bytes},
-		.gso_size = skb->gso_size,
-		.ifindex = skb->ingress_ifindex,
-		.truesize = truesize,
-	};
+	struct packet packet = packet_of_skb(skb);
 
+	packet.seen = (struct weir_counter){packets, bytes};
+	packet.truesize = truesize;
 	return slow_path(&packet, true);
 }
 

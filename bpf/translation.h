@@ -32,6 +32,12 @@ struct bpf_ct_opts___weir {
 	__u8 reserved[2];
 };
 
+static __always_inline struct bpf_ct_opts___weir ct_options(__u32 protocol)
+{
+	return (struct bpf_ct_opts___weir){.netns_id = BPF_F_CURRENT_NETNS,
+					   .l4proto = protocol};
+}
+
 struct nf_conn {
 	unsigned long status;
 } __attribute__((preserve_access_index));
@@ -71,21 +77,18 @@ static __always_inline bool ct_is_translated(struct nf_conn *connection)
  * Of the connection in the workspace's tuple, in the driver and on an skb.
  * Where the kernel cannot be asked, nothing is known and the packet passes.
  */
-#define TRANSLATED_BY(function, context, lookup)                        \
-	static __noinline bool function(context *ctx, __u32 tuple_size, \
-					__u32 protocol)                 \
-	{                                                               \
-		struct workspace *workspace = get_workspace();          \
-		struct bpf_ct_opts___weir options = {                   \
-			.netns_id = BPF_F_CURRENT_NETNS,                \
-			.l4proto = protocol,                            \
-		};                                                      \
-                                                                        \
-		if (!workspace || !has_ct_lookup)                       \
-			return true;                                    \
-		return ct_is_translated(lookup(ctx, &workspace->tuple,  \
-					       tuple_size, &options,    \
-					       sizeof(options)));       \
+#define TRANSLATED_BY(function, context, lookup)                          \
+	static __noinline bool function(context *ctx, __u32 tuple_size,   \
+					__u32 protocol)                   \
+	{                                                                 \
+		struct workspace *workspace = get_workspace();            \
+		struct bpf_ct_opts___weir options = ct_options(protocol); \
+                                                                          \
+		if (!workspace || !has_ct_lookup)                         \
+			return true;                                      \
+		return ct_is_translated(lookup(ctx, &workspace->tuple,    \
+					       tuple_size, &options,      \
+					       sizeof(options)));         \
 	}
 
 TRANSLATED_BY(xdp_is_translated, struct xdp_md, bpf_xdp_ct_lookup)
