@@ -219,24 +219,25 @@ struct tcp_header {
 
 /*
  * Is it to join a connection of MPTCP (RFC 8684, section 3.2)? A global
- * function, and each byte has its turn: see ip4_options_say().
+ * function: see ip4_options_say().
  */
 __noinline bool joins_mptcp(const struct tcp_header *header, __u32 len)
 {
-	__u32 next = sizeof(struct tcphdr), i;
+	__u64 at = sizeof(struct tcphdr);
+	int i;
 
 	if (!header)
 		return false;
-	for (i = next; i < sizeof(*header) - 2 && i < len; i++) {
-		if (i != next)
-			continue;
-		if (header->octets[i] == TCP_OPTION_END)
+	for (i = 0; i < TCP_OPTIONS_MAX; i++) {
+		barrier_var(at);
+		if (at >= len || at >= sizeof(*header) - 2 ||
+		    header->octets[at] == TCP_OPTION_END)
 			return false;
-		if (header->octets[i] == TCP_OPTION_MPTCP)
-			return header->octets[i + 2] >> 4 == MPTCP_JOIN;
-		next = i + 1;
-		if (header->octets[i] != TCP_OPTION_NOOP)
-			next = i + header->octets[i + 1];
+		if (header->octets[at] == TCP_OPTION_MPTCP)
+			return header->octets[at + 2] >> 4 == MPTCP_JOIN;
+		at += header->octets[at] == TCP_OPTION_NOOP
+			      ? 1
+			      : header->octets[at + 1];
 	}
 	return false;
 }

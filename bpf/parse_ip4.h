@@ -16,8 +16,9 @@
 #define IPV4_OPTION_LSRR 131 /* loose source and record route */
 #define IPV4_OPTION_SSRR 137 /* strict */
 
+/* Behind the last one there are zeros. */
 struct ip4_options {
-	__u32 words[IPV4_OPTIONS_MAX / 4];
+	__u32 words[IPV4_OPTIONS_MAX / 4 + 1];
 };
 
 enum ip4_options_say {
@@ -29,37 +30,33 @@ enum ip4_options_say {
 /*
  * RFC 791, as __ip_options_compile() reads them. A global function over a copy,
  * which the verifier looks at once: else it would follow all ways to arrange
- * them. For the same reason each byte has its turn, and is looked at only if an
- * option begins there.
+ * them.
  */
 __noinline int ip4_options_say(const struct ip4_options *options, __u32 len)
 {
 	const __u8 *bytes = (const __u8 *)options;
-	int say = IPV4_OPTIONS_NOTHING;
-	__u32 i, next = 0;
+	int say = IPV4_OPTIONS_NOTHING, i;
+	__u64 at = 0;
 
 	if (!options)
 		return IPV4_OPTIONS_BROKEN;
-	for (i = 0; i < IPV4_OPTIONS_MAX - 1 && i < len; i++) {
-		if (i != next)
+	for (i = 0; i <= IPV4_OPTIONS_MAX; i++) {
+		barrier_var(at);
+		if (at >= IPV4_OPTIONS_MAX || bytes[at] == IPV4_OPTION_END)
+			return at > len ? IPV4_OPTIONS_BROKEN : say;
+		if (bytes[at] == IPV4_OPTION_NOOP) {
+			at++;
 			continue;
-		if (bytes[i] == IPV4_OPTION_END)
-			return say;
-		next = i + 1;
-		if (bytes[i] == IPV4_OPTION_NOOP)
-			continue;
-		if (bytes[i] == IPV4_OPTION_LSRR ||
-		    bytes[i] == IPV4_OPTION_SSRR)
+		}
+		if (bytes[at] == IPV4_OPTION_LSRR ||
+		    bytes[at] == IPV4_OPTION_SSRR)
 			say = IPV4_OPTIONS_ROUTE;
-		if (i + 1 >= len || bytes[i + 1] < 2 || bytes[i + 1] > len - i)
+		if (bytes[at + 1] == 1)
 			return IPV4_OPTIONS_BROKEN;
-		next = i + bytes[i + 1];
+		at += bytes[at + 1];
 	}
-	/* Of one byte alone there are two kinds. */
-	if (i == IPV4_OPTIONS_MAX - 1 && i < len && i == next &&
-	    bytes[i] > IPV4_OPTION_NOOP)
-		return IPV4_OPTIONS_BROKEN;
-	return say;
+	/* There are no more octets than turns: one without a length. */
+	return IPV4_OPTIONS_BROKEN;
 }
 
 static __always_inline bool parse_ip4_options(struct cursor *cursor,
