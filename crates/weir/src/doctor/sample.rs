@@ -19,8 +19,7 @@ use weir_bpf::programs::Program;
 use weir_bpf::sys::caps::{self, Capability};
 use weir_bpf::sys::divert::{self, Sight};
 use weir_bpf::sys::ethtool;
-use weir_bpf::sys::link::{LinkStats, Links};
-use weir_bpf::sys::link_list::ListedLink;
+use weir_bpf::sys::link::{LinkInfo, LinkStats, Links};
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sched::{SchedStat, SchedStatFile};
 use weir_bpf::sys::snmp::{self, TcpStats, UdpStats};
@@ -50,7 +49,7 @@ const NEIGHBOURS: [&str; 2] = ["bpftune", "irqbalance"];
 /// Looks at a host.
 pub struct Looker {
     links: Links,
-    interfaces: Vec<ListedLink>,
+    interfaces: Vec<LinkInfo>,
     loopback: Option<IfIndex>,
     owners: Option<Owners>,
     diag: Option<SocketDiag>,
@@ -99,8 +98,8 @@ impl Looker {
     pub fn new(named: &[String]) -> Result<Self> {
         let links = Links::open()?;
         let named = named.iter().map(|name| Ok(links.index(name)?)).collect::<Result<Vec<_>>>()?;
-        let wanted = |link: &ListedLink| match named[..] {
-            [] => link.info.up && !link.loopback,
+        let wanted = |link: &LinkInfo| match named[..] {
+            [] => link.up && !link.loopback,
             _ => named.contains(&link.ifindex),
         };
         let mut interfaces = links.list()?;
@@ -206,8 +205,8 @@ impl Looker {
             readings.push((
                 link.ifindex,
                 InterfaceReading {
-                    name: link.info.name.clone(),
-                    takes_gate: link.info.takes_gate(),
+                    name: link.name.clone(),
+                    takes_gate: link.takes_gate(),
                     master: link.master.and_then(|master| self.links.name(master).ok()),
                     receive_pps: received(link.ifindex, earlier, later, seconds),
                     ring_drop_pps: rate(before.ring_dropped(), after.ring_dropped(), seconds),
