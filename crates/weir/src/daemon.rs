@@ -334,9 +334,6 @@ impl Daemon {
         }
         self.console.say(&self.reloader.describe());
         let (shares, news) = self.reloader.change_shares();
-        for interface in &mut self.interfaces {
-            interface.set_protected_ports(shares.protected_tcp_ports());
-        }
         if let Some(governors) = self.governors() {
             governors.set_shares(shares);
         }
@@ -345,15 +342,13 @@ impl Daemon {
         }
         for interface in &mut self.interfaces {
             let name = interface.interface();
-            let change = self.reloader.change(&interface.key(), &name);
-            interface.set_selective(change.selective);
-            let answering = interface.set_syn_cookies(change.syn_cookies);
-            for done in [answering, interface.set_governor(change.governor)] {
-                if let Err(error) = done {
-                    self.console.trouble(&error);
-                }
+            let key = interface.key();
+            let news = self.reloader.change(&key, &name);
+            let adopted = self.reloader.settings(&key).map(|settings| interface.adopt(settings));
+            if let Some(Err(error)) = adopted {
+                self.console.trouble(&error);
             }
-            for news in change.news {
+            for news in news {
                 self.console.say(&format!("{name}: {news}"));
             }
         }
@@ -417,9 +412,9 @@ impl Daemon {
     }
 
     fn protect_again(&mut self, lost: &Key, name: &str) -> Result<()> {
-        let Some(effective) = self.reloader.of(lost).cloned() else { return Ok(()) };
+        let Some(settings) = self.reloader.settings(lost) else { return Ok(()) };
         let host = &self.wardens.kernel.host;
-        let claim = Claim::take(host, name, effective.attach(), &mut self.console)?;
+        let claim = Claim::take(host, name, settings.attach, &mut self.console)?;
         let key = claim.key(host);
         if self.wardens.guardian.is_none() || !self.wardens.keys.contains(&key) {
             // Before a knob is turned.
@@ -430,7 +425,6 @@ impl Daemon {
             self.wardens.keys = keys;
             self.employ(guardian);
         }
-        let settings = effective.settings(&self.reloader.config().shares().settings());
         let kernel = &self.wardens.kernel;
         let interface = Protected::start(kernel, claim, settings, &mut self.console)?;
         interface.describe(&mut self.console);
