@@ -36,7 +36,7 @@ use crate::key::Key;
 use crate::knob::{Knob, Returns};
 use crate::notes;
 use crate::rps;
-use crate::sample::{Rates, Sample, late_drops, top_discard};
+use crate::sample::{Rates, Sample, late_drops};
 use crate::shadow;
 use crate::sleep::SleepStatus;
 use crate::softirq::{Limit, Limiter};
@@ -315,7 +315,7 @@ impl Protected {
             trouble: threads.and(pruned.map_err(Error::from)).and(recorded).and(published).err(),
             interface: self.interface(),
             rates: self.rates,
-            top_discard: top_discard(&before, &self.last.gate),
+            top_discard: self.last.gate.since(&before).top_discard(),
             counters: self.last.gate.clone(),
             policy: self.settings.policy,
         })

@@ -8,7 +8,7 @@ use weir_bpf::gate::{Gate, Policy};
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::snmp::UdpStats;
 use weir_bpf::units::{IfIndex, PacketsPerSec};
-use weir_bpf::verdict::{Reason, Verdict};
+use weir_bpf::verdict::Verdict;
 
 /// What became of packets. With the policy `shadow`, what is decided to be discarded passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -136,19 +136,6 @@ impl Rates {
     }
 }
 
-/// The reason of most discards between two samples; `None` if nothing was discarded.
-pub fn top_discard(earlier: &Counters, later: &Counters) -> Option<Reason> {
-    Reason::ALL
-        .into_iter()
-        .filter(|reason| reason.verdict() == Verdict::Discard)
-        .map(|reason| {
-            (later.get(reason).packets.saturating_sub(earlier.get(reason).packets), reason)
-        })
-        .filter(|(packets, _)| *packets > 0)
-        .max_by_key(|(packets, _)| *packets)
-        .map(|(_, reason)| reason)
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -180,6 +167,6 @@ mod tests {
         assert_eq!(rates.late_drop_pps, PacketsPerSec(0.0));
         assert_eq!(rates.seen_pps, PacketsPerSec(0.0));
         assert_eq!(Rates::between(&later, &later).ring_drop_pps, PacketsPerSec(0.0));
-        assert_eq!(top_discard(&earlier.gate, &later.gate), None);
+        assert_eq!(later.gate.since(&earlier.gate).top_discard(), None);
     }
 }
