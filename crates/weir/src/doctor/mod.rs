@@ -4,6 +4,7 @@
 //! [`Reading`], from which [`diagnosis`] draws its findings, which [`print`] shows. A reading can be recorded and
 //! diagnosed elsewhere.
 
+mod between;
 mod diagnosis;
 mod print;
 mod reading;
