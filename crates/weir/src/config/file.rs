@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use toml::Spanned;
 use toml::de::DeTable;
+use weir_bpf::sys::link::{MAX_NAME_BYTES, check_name};
 
 use super::error::{ConfigError, Problem};
 use super::layer::{Line, Origin, Sourced};
@@ -21,8 +22,6 @@ use crate::named_file;
 /// What a configuration may have, in bytes. Each weight is compared with those before it, so the time grows with the
 /// square of their number, and a daemon reads the file again in its main loop.
 const SIZE_MAX: u64 = 1 << 16;
-/// `IFNAMSIZ` less its terminating zero.
-const NAME_MAX: usize = 15;
 
 #[path = "file_shares.rs"]
 mod shares;
@@ -119,9 +118,9 @@ impl<'a> Walk<'a> {
         };
         let mut interfaces = BTreeMap::new();
         for (name, section) in sections {
-            if !is_name(name.get_ref()) {
+            if check_name(name.get_ref()).is_err() {
                 let what = format!(
-                    "{:?} cannot be an interface's name; write one of at most {NAME_MAX} bytes, \
+                    "{:?} cannot be an interface's name; write one of at most {MAX_NAME_BYTES} bytes, \
                      such as [interface.eth0]",
                     name.get_ref()
                 );
@@ -247,15 +246,6 @@ impl<'a> Walk<'a> {
         self.problems.dedup();
         ConfigError::Wrong(self.problems)
     }
-}
-
-/// `dev_valid_name()`, net/core/dev.c.
-fn is_name(name: &str) -> bool {
-    let allowed = |c: char| c != '/' && c != ':' && !c.is_ascii_whitespace();
-    !name.is_empty()
-        && name.len() <= NAME_MAX
-        && !matches!(name, "." | "..")
-        && name.chars().all(allowed)
 }
 
 #[cfg(test)]
