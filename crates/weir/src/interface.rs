@@ -40,7 +40,7 @@ use crate::sample::{Rates, Sample, late_drops};
 use crate::shadow;
 use crate::sleep::SleepStatus;
 use crate::softirq::{Limit, Limiter};
-use crate::status::{self, Drops, InterfaceStatus};
+use crate::status::{self, InterfaceStatus};
 use crate::threads::NapiThreads;
 
 /// New NAPI threads may follow a change of the interface for this many seconds.
@@ -323,7 +323,7 @@ impl Protected {
 
     /// Reads the counters; returns what the gate's were before. Where they cannot be read, the last ones stand.
     fn count(&mut self, late_dropped: Option<u64>) -> Result<Counters> {
-        let late_dropped = late_dropped.unwrap_or(self.last.late_dropped);
+        let late_dropped = late_dropped.unwrap_or(self.last.drops.udp_late);
         let (links, policy) = (&self.host.links, self.settings.policy);
         let now = Sample::read(links, self.claim.ifindex, &self.gate, policy, late_dropped)?;
         let before = std::mem::replace(&mut self.last, now);
@@ -369,12 +369,7 @@ impl Protected {
             verdicts: status::by_verdict(&self.last.gate, self.settings.policy),
             reasons: status::by_reason(&self.last.gate, self.settings.policy),
             rates: self.rates,
-            drops: Drops {
-                ring: self.last.ring_dropped,
-                interface: self.last.interface_dropped,
-                udp_late: self.last.late_dropped,
-                unsent: self.last.unsent,
-            },
+            drops: self.last.drops,
             knobs: self.claim.journal.knobs().iter().map(Into::into).collect(),
         }
     }
@@ -494,7 +489,7 @@ impl Protected {
 
     /// UDP packets that the kernel dropped at full sockets since protection began.
     fn late_dropped(&self) -> u64 {
-        let now = snmp::udp_stats().map_or(self.last.late_dropped, late_drops);
+        let now = snmp::udp_stats().map_or(self.last.drops.udp_late, late_drops);
         now.saturating_sub(self.late_dropped_before)
     }
 
