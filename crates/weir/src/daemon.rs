@@ -1,11 +1,10 @@
 //! The main loop: one thread, asleep between a signal, a change of an interface and the next second.
 
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 use sd_notify::NotifyState;
 use weir_bpf::sync::lock;
 use weir_bpf::sys::sched;
@@ -22,6 +21,7 @@ use crate::guardian::Guardian;
 use crate::interface::{self, Kernel, Presence, Protected};
 use crate::key::Key;
 use crate::lazy::LazyServer;
+use crate::ready;
 use crate::report::{Report, summary};
 use crate::sample::late_drops;
 use crate::signals::Signals;
@@ -108,7 +108,7 @@ enum Loss {
 }
 
 /// What woke the loop.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Events {
     stop: bool,
     hangup: bool,
@@ -184,42 +184,25 @@ impl Daemon {
     }
 
     fn wait(&self, until: Instant) -> Result<Events> {
-        let mut fds = vec![
-            PollFd::new(&self.signals.stop, PollFlags::IN),
-            PollFd::new(&self.signals.hangup, PollFlags::IN),
-        ];
+        let mut fds = vec![self.signals.stop.as_fd(), self.signals.hangup.as_fd()];
         // Of which interface each further descriptor is.
         let mut owners = Vec::new();
         for (at, interface) in self.interfaces.iter().enumerate() {
             for fd in interface.fds() {
-                fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+                fds.push(fd);
                 owners.push(at);
             }
         }
-        fds.extend(
-            self.wardens.guardian.iter().map(|each| PollFd::new(&each.pidfd, PollFlags::IN)),
-        );
+        fds.extend(self.wardens.guardian.iter().map(|each| each.pidfd.as_fd()));
         let calls = fds.len();
         // It rests after a look, and hears later what called meanwhile.
         let rests = Instant::now() < self.receivers_due;
         let until = if rests { until.min(self.receivers_due) } else { until };
-        fds.extend(
-            self.governors()
-                .filter(|_| !rests)
-                .map(|all| PollFd::from_borrowed_fd(all.called(), PollFlags::IN)),
-        );
+        fds.extend(self.governors().filter(|_| !rests).map(|all| all.called()));
         let until = self.interfaces.iter().map(Protected::due).fold(until, Instant::min);
         let left = until.saturating_duration_since(Instant::now());
-        let timeout = Timespec {
-            tv_sec: left.as_secs().try_into().unwrap_or(1),
-            tv_nsec: left.subsec_nanos().into(),
-        };
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(_) => {}
-            Err(Errno::INTR) => return Ok(Events::default()),
-            Err(errno) => return Err(Error::system("wait for events", errno)),
-        }
-        let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        let ready = ready::wait(fds, Some(left));
+        let ready = ready.map_err(|errno| Error::system("wait for events", errno))?;
         // In the order in which they were put in: signals, interfaces, guardian, governors.
         let (interfaces, guardian) = ready[2..calls].split_at(owners.len());
         let now = Instant::now();
