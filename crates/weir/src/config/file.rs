@@ -14,7 +14,7 @@ use weir_bpf::sys::link::{MAX_NAME_BYTES, check_name};
 use super::error::{ConfigError, Problem};
 use super::layer::{Line, Origin, Sourced};
 use super::settings::{KEYS, Layer};
-use super::shares::ShareLayer;
+use super::shares::EffectiveShares;
 use super::text::{Put, Text, Value};
 use super::value;
 use crate::named_file;
@@ -37,8 +37,8 @@ pub struct ConfigFile {
     pub everywhere: Layer,
     /// What it says of single ones.
     pub interfaces: BTreeMap<String, Layer>,
-    /// What it says of fair shares.
-    pub shares: ShareLayer,
+    /// What holds of fair shares by it.
+    pub shares: EffectiveShares,
     /// Where metrics are served.
     pub metrics: Option<Sourced<SocketAddr>>,
 }
@@ -93,7 +93,7 @@ impl<'a> Walk<'a> {
             path: self.path.into(),
             everywhere: Layer::default(),
             interfaces: BTreeMap::new(),
-            shares: ShareLayer::default(),
+            shares: EffectiveShares::default(),
             metrics: None,
         };
         for (key, value) in table {
