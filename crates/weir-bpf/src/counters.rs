@@ -62,6 +62,30 @@ impl Counters {
         sum
     }
 
+    /// What was discarded, by reason; those that nothing was discarded for are left out.
+    pub fn discards(&self) -> impl Iterator<Item = (Reason, Counter)> {
+        let reasons = Reason::ALL.into_iter().filter(|reason| reason.verdict() == Verdict::Discard);
+        let discards = reasons.map(|reason| (reason, self.get(reason)));
+        discards.filter(|(_, counter)| counter.packets > 0)
+    }
+
+    /// The reason of most discards; `None` if nothing was discarded.
+    pub fn top_discard(&self) -> Option<Reason> {
+        let most = self.discards().max_by_key(|(_, counter)| counter.packets);
+        most.map(|(reason, _)| reason)
+    }
+
+    /// What was seen after `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut since = self.clone();
+        for (counter, before) in since.by_reason.iter_mut().zip(earlier.by_reason) {
+            counter.packets = counter.packets.saturating_sub(before.packets);
+            counter.bytes = counter.bytes.saturating_sub(before.bytes);
+        }
+        since
+    }
+
     /// Every packet seen.
     pub fn total(&self) -> Counter {
         let mut sum = Counter::default();

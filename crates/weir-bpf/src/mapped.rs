@@ -54,31 +54,35 @@ impl<T: Copy + Default> Mapped<T> {
         u32::try_from(self.len).unwrap_or(u32::MAX)
     }
 
-    fn place(&self, number: u32) -> Option<*mut T> {
-        let number = number as usize;
-        (number < self.len).then(|| self.at.as_ptr().wrapping_add(number))
+    /// Where a field of an entry is, as it is aligned in any; none beyond the mapping.
+    fn place<F>(&self, number: u32, offset: usize) -> Option<*mut F> {
+        let fits = offset + size_of::<F>() <= size_of::<T>();
+        let is_there =
+            (number as usize) < self.len && fits && offset.is_multiple_of(align_of::<F>());
+        let entry = self.at.as_ptr().wrapping_add(number as usize);
+        is_there.then(|| entry.wrapping_byte_add(offset).cast())
     }
 
-    #[allow(unsafe_code)]
     pub(crate) fn read(&self, number: u32) -> T {
-        // SAFETY: within the mapping, which lasts as long as `self`; plain integers, of which each
-        // is read at once or is one of an earlier moment.
-        self.place(number).map_or_else(T::default, |at| unsafe { at.read_volatile() })
+        self.get(number, 0)
     }
 
     /// One field of an entry, so that not all of it need be read.
     #[allow(unsafe_code)]
     pub(crate) fn get<F: Copy + Default>(&self, number: u32, offset: usize) -> F {
-        let fits = offset + size_of::<F>() <= size_of::<T>();
-        let at = self.place(number).filter(|_| fits && offset.is_multiple_of(align_of::<F>()));
-        // SAFETY: within an entry of the mapping, aligned as the entry is; a plain integer.
-        at.map_or_else(F::default, |at| unsafe { at.byte_add(offset).cast::<F>().read_volatile() })
+        // SAFETY: within the mapping, which lasts as long as `self`, and aligned; plain integers, of which each is read
+        // at once or is one of an earlier moment.
+        self.place::<F>(number, offset).map_or_else(F::default, |at| unsafe { at.read_volatile() })
+    }
+
+    pub(crate) fn write(&self, number: u32, value: T) {
+        self.set(number, 0, value);
     }
 
     #[allow(unsafe_code)]
-    pub(crate) fn write(&self, number: u32, value: T) {
-        if let Some(at) = self.place(number) {
-            // SAFETY: as for `read`.
+    pub(crate) fn set<F>(&self, number: u32, offset: usize, value: F) {
+        if let Some(at) = self.place::<F>(number, offset) {
+            // SAFETY: as for `get`.
             unsafe { at.write_volatile(value) };
         }
     }
@@ -86,24 +90,9 @@ impl<T: Copy + Default> Mapped<T> {
     /// Takes 1 off a 32-bit count that the kernel half keeps, too.
     #[allow(unsafe_code)]
     pub(crate) fn decrement(&self, number: u32, offset: usize) {
-        let fits = offset + size_of::<u32>() <= size_of::<T>();
-        if let Some(at) =
-            self.place(number).filter(|_| fits && offset.is_multiple_of(align_of::<u32>()))
-        {
-            // SAFETY: within an entry of the mapping, aligned, and changed by atomic operations alone.
-            let count = unsafe { AtomicU32::from_ptr(at.byte_add(offset).cast()) };
-            count.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-
-    #[allow(unsafe_code)]
-    pub(crate) fn set<F>(&self, number: u32, offset: usize, value: F) {
-        let fits = offset + size_of::<F>() <= size_of::<T>();
-        if let Some(at) =
-            self.place(number).filter(|_| fits && offset.is_multiple_of(align_of::<F>()))
-        {
-            // SAFETY: within an entry of the mapping, and aligned as the entry is.
-            unsafe { at.byte_add(offset).cast::<F>().write_volatile(value) };
+        if let Some(at) = self.place(number, offset) {
+            // SAFETY: within the mapping, aligned, and changed by atomic operations alone.
+            unsafe { AtomicU32::from_ptr(at) }.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }

@@ -33,7 +33,7 @@ pub struct Namer {
 impl Namer {
     /// Learns what interfaces are called.
     pub fn new(links: &Links) -> Result<Self> {
-        let links = links.list()?.into_iter().map(|link| (link.ifindex, link.info.name)).collect();
+        let links = links.list()?.into_iter().map(|link| (link.ifindex, link.name)).collect();
         Ok(Self { links })
     }
 

@@ -17,7 +17,6 @@ const USUAL_TTL: u8 = 64;
 /// What one interface's gate is told of them.
 #[derive(Debug)]
 pub struct Answering {
-    wanted: bool,
     mode: AttachMode,
     filters: CookieFilters,
     why_not: Option<String>,
@@ -25,18 +24,9 @@ pub struct Answering {
 
 impl Answering {
     /// Nothing is answered before the first look.
-    pub fn new(wanted: bool, mode: AttachMode) -> Self {
-        Self {
-            wanted,
-            mode,
-            filters: CookieFilters::default(),
-            why_not: Some("not looked yet".into()),
-        }
-    }
-
-    /// Whether it is wanted, from the next look on.
-    pub fn set(&mut self, wanted: bool) {
-        self.wanted = wanted;
+    pub fn new(mode: AttachMode) -> Self {
+        let why_not = Some("not looked yet".into());
+        Self { mode, filters: CookieFilters::default(), why_not }
     }
 
     /// Looks what is on the way of requests and answers, and tells the gate; nothing if it is `barred` anyway.
@@ -61,9 +51,6 @@ impl Answering {
     }
 
     fn bar(&mut self, interface: &(IfIndex, String)) -> Option<String> {
-        if !self.wanted {
-            return Some("syn_cookies is false".into());
-        }
         let native = match self.mode {
             AttachMode::Native => true,
             AttachMode::Tcx | AttachMode::Clsact => false,

@@ -1,11 +1,10 @@
 //! The main loop: one thread, asleep between a signal, a change of an interface and the next second.
 
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 use sd_notify::NotifyState;
 use weir_bpf::sync::lock;
 use weir_bpf::sys::sched;
@@ -22,6 +21,7 @@ use crate::guardian::Guardian;
 use crate::interface::{self, Kernel, Presence, Protected};
 use crate::key::Key;
 use crate::lazy::LazyServer;
+use crate::ready;
 use crate::report::{Report, summary};
 use crate::sample::late_drops;
 use crate::signals::Signals;
@@ -108,7 +108,7 @@ enum Loss {
 }
 
 /// What woke the loop.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Events {
     stop: bool,
     hangup: bool,
@@ -184,42 +184,25 @@ impl Daemon {
     }
 
     fn wait(&self, until: Instant) -> Result<Events> {
-        let mut fds = vec![
-            PollFd::new(&self.signals.stop, PollFlags::IN),
-            PollFd::new(&self.signals.hangup, PollFlags::IN),
-        ];
+        let mut fds = vec![self.signals.stop.as_fd(), self.signals.hangup.as_fd()];
         // Of which interface each further descriptor is.
         let mut owners = Vec::new();
         for (at, interface) in self.interfaces.iter().enumerate() {
             for fd in interface.fds() {
-                fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+                fds.push(fd);
                 owners.push(at);
             }
         }
-        fds.extend(
-            self.wardens.guardian.iter().map(|each| PollFd::new(&each.pidfd, PollFlags::IN)),
-        );
+        fds.extend(self.wardens.guardian.iter().map(|each| each.pidfd.as_fd()));
         let calls = fds.len();
         // It rests after a look, and hears later what called meanwhile.
         let rests = Instant::now() < self.receivers_due;
         let until = if rests { until.min(self.receivers_due) } else { until };
-        fds.extend(
-            self.governors()
-                .filter(|_| !rests)
-                .map(|all| PollFd::from_borrowed_fd(all.called(), PollFlags::IN)),
-        );
+        fds.extend(self.governors().filter(|_| !rests).map(|all| all.called()));
         let until = self.interfaces.iter().map(Protected::due).fold(until, Instant::min);
         let left = until.saturating_duration_since(Instant::now());
-        let timeout = Timespec {
-            tv_sec: left.as_secs().try_into().unwrap_or(1),
-            tv_nsec: left.subsec_nanos().into(),
-        };
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(_) => {}
-            Err(Errno::INTR) => return Ok(Events::default()),
-            Err(errno) => return Err(Error::system("wait for events", errno)),
-        }
-        let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        let ready = ready::wait(fds, Some(left));
+        let ready = ready.map_err(|errno| Error::system("wait for events", errno))?;
         // In the order in which they were put in: signals, interfaces, guardian, governors.
         let (interfaces, guardian) = ready[2..calls].split_at(owners.len());
         let now = Instant::now();
@@ -334,9 +317,6 @@ impl Daemon {
         }
         self.console.say(&self.reloader.describe());
         let (shares, news) = self.reloader.change_shares();
-        for interface in &mut self.interfaces {
-            interface.set_protected_ports(shares.protected_tcp_ports());
-        }
         if let Some(governors) = self.governors() {
             governors.set_shares(shares);
         }
@@ -345,15 +325,13 @@ impl Daemon {
         }
         for interface in &mut self.interfaces {
             let name = interface.interface();
-            let change = self.reloader.change(&interface.key(), &name);
-            interface.set_selective(change.selective);
-            let answering = interface.set_syn_cookies(change.syn_cookies);
-            for done in [answering, interface.set_governor(change.governor)] {
-                if let Err(error) = done {
-                    self.console.trouble(&error);
-                }
+            let key = interface.key();
+            let news = self.reloader.change(&key, &name);
+            let adopted = self.reloader.settings(&key).map(|settings| interface.adopt(settings));
+            if let Some(Err(error)) = adopted {
+                self.console.trouble(&error);
             }
-            for news in change.news {
+            for news in news {
                 self.console.say(&format!("{name}: {news}"));
             }
         }
@@ -417,9 +395,9 @@ impl Daemon {
     }
 
     fn protect_again(&mut self, lost: &Key, name: &str) -> Result<()> {
-        let Some(effective) = self.reloader.of(lost).cloned() else { return Ok(()) };
+        let Some(settings) = self.reloader.settings(lost) else { return Ok(()) };
         let host = &self.wardens.kernel.host;
-        let claim = Claim::take(host, name, effective.attach(), &mut self.console)?;
+        let claim = Claim::take(host, name, settings.attach, &mut self.console)?;
         let key = claim.key(host);
         if self.wardens.guardian.is_none() || !self.wardens.keys.contains(&key) {
             // Before a knob is turned.
@@ -430,7 +408,6 @@ impl Daemon {
             self.wardens.keys = keys;
             self.employ(guardian);
         }
-        let settings = effective.settings(&self.reloader.config().shares().settings());
         let kernel = &self.wardens.kernel;
         let interface = Protected::start(kernel, claim, settings, &mut self.console)?;
         interface.describe(&mut self.console);

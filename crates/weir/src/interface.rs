@@ -36,11 +36,11 @@ use crate::key::Key;
 use crate::knob::{Knob, Returns};
 use crate::notes;
 use crate::rps;
-use crate::sample::{Rates, Sample, late_drops, top_discard};
+use crate::sample::{Rates, Sample, late_drops};
 use crate::shadow;
 use crate::sleep::SleepStatus;
 use crate::softirq::{Limit, Limiter};
-use crate::status::{self, Drops, InterfaceStatus};
+use crate::status::{self, InterfaceStatus};
 use crate::threads::NapiThreads;
 
 /// New NAPI threads may follow a change of the interface for this many seconds.
@@ -155,7 +155,7 @@ impl Protected {
             watch,
             diverting,
             forwarding: settings.forward.then(Forwarding::default),
-            answering: Answering::new(settings.syn_cookies, attached.mode),
+            answering: Answering::new(attached.mode),
             host: Rc::clone(host),
             settings,
             limiter: Rc::clone(&kernel.limiter),
@@ -195,24 +195,13 @@ impl Protected {
         self.claim.key(&self.host)
     }
 
-    /// Goes by other settings from now on.
-    pub fn set_governor(&mut self, settings: weir_policy::Settings) -> Result<()> {
-        self.settings.governor = settings;
-        self.threads.set_governor(settings);
-        self.limit()
-    }
-
-    /// Sheds heavy sources before light ones from now on, or no more.
-    pub fn set_selective(&mut self, selective: bool) {
-        self.settings.selective = selective;
-        self.gate.set_selective(selective);
-    }
-
-    /// Answers connection requests by SYN cookie at the gate from now on, or no more.
-    pub fn set_syn_cookies(&mut self, wanted: bool) -> Result<()> {
-        self.settings.syn_cookies = wanted;
-        self.answering.set(wanted);
-        self.look_at_answers()
+    /// Goes by other settings from now on, which differ in nothing but what changes while weir runs.
+    pub fn adopt(&mut self, settings: Settings) -> Result<()> {
+        set_changeable(&mut self.gate, &settings);
+        self.threads.set_governor(settings.governor);
+        self.settings = settings;
+        let answering = self.look_at_answers();
+        self.limit().and(answering)
     }
 
     fn look_at_answers(&mut self) -> Result<()> {
@@ -221,16 +210,12 @@ impl Protected {
             Some("the policy is not on")
         } else if !self.threads.shares_are_enforced() {
             Some("no shares are enforced, so nothing tells whether a CPU is short")
+        } else if !self.settings.syn_cookies {
+            Some("syn_cookies is false")
         } else {
             None
         };
         self.answering.look(&self.host.links, interface, &mut self.gate, barred)
-    }
-
-    /// These TCP ports are of the protected class from now on.
-    pub fn set_protected_ports(&mut self, ports: impl IntoIterator<Item = u16>) {
-        self.settings.protected_ports = ports.into_iter().collect();
-        self.gate.set_protected_ports(self.settings.protected_ports.iter().copied());
     }
 
     /// Reacts to a change of the interface (its addresses, name, state) or of what diverts its packets.
@@ -330,7 +315,7 @@ impl Protected {
             trouble: threads.and(pruned.map_err(Error::from)).and(recorded).and(published).err(),
             interface: self.interface(),
             rates: self.rates,
-            top_discard: top_discard(&before, &self.last.gate),
+            top_discard: self.last.gate.since(&before).top_discard(),
             counters: self.last.gate.clone(),
             policy: self.settings.policy,
         })
@@ -338,7 +323,7 @@ impl Protected {
 
     /// Reads the counters; returns what the gate's were before. Where they cannot be read, the last ones stand.
     fn count(&mut self, late_dropped: Option<u64>) -> Result<Counters> {
-        let late_dropped = late_dropped.unwrap_or(self.last.late_dropped);
+        let late_dropped = late_dropped.unwrap_or(self.last.drops.udp_late);
         let (links, policy) = (&self.host.links, self.settings.policy);
         let now = Sample::read(links, self.claim.ifindex, &self.gate, policy, late_dropped)?;
         let before = std::mem::replace(&mut self.last, now);
@@ -384,12 +369,7 @@ impl Protected {
             verdicts: status::by_verdict(&self.last.gate, self.settings.policy),
             reasons: status::by_reason(&self.last.gate, self.settings.policy),
             rates: self.rates,
-            drops: Drops {
-                ring: self.last.ring_dropped,
-                interface: self.last.interface_dropped,
-                udp_late: self.last.late_dropped,
-                unsent: self.last.unsent,
-            },
+            drops: self.last.drops,
             knobs: self.claim.journal.knobs().iter().map(Into::into).collect(),
         }
     }
@@ -509,7 +489,7 @@ impl Protected {
 
     /// UDP packets that the kernel dropped at full sockets since protection began.
     fn late_dropped(&self) -> u64 {
-        let now = snmp::udp_stats().map_or(self.last.late_dropped, late_drops);
+        let now = snmp::udp_stats().map_or(self.last.drops.udp_late, late_drops);
         now.saturating_sub(self.late_dropped_before)
     }
 
@@ -593,12 +573,17 @@ fn load(
     }?;
     let diverting = Diverting::open(ifindex, gate.sight(), gate.program_id()?)?;
     gate.configure(kernel.host.links.mac(ifindex)?, settings.policy);
-    gate.set_selective(settings.selective);
-    gate.set_protected_ports(settings.protected_ports.iter().copied());
+    set_changeable(&mut gate, settings);
     set_addresses(&mut gate, ifindex)?;
     diverting.tell(&mut gate);
     gate.believe_for(BELIEVED);
     Ok((gate, diverting))
+}
+
+/// What may change while the gate is attached.
+fn set_changeable(gate: &mut Gate, settings: &Settings) {
+    gate.set_selective(settings.selective);
+    gate.set_protected_ports(settings.protected_ports.iter().copied());
 }
 
 fn set_addresses(gate: &mut Gate, ifindex: IfIndex) -> Result<()> {

@@ -6,39 +6,34 @@
 //! for each user, those included that a program keeps when its connection has ended.
 
 mod clerk;
+mod listener;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::rc::Rc;
-use std::str::FromStr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::fs::{CWD, Gid, Mode, RenameFlags};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, UCred, accept_with, bind, listen,
-    socket_with, sockopt,
-};
-use rustix::process::{Pid, Resource, getrlimit, test_kill_process};
+use rustix::net::{SocketFlags, UCred, accept_with, sockopt};
+use rustix::process::{Resource, getrlimit};
 use weir_bpf::features::rings_are_safe;
 use weir_bpf::gate::QueueProbe;
 use weir_bpf::lazy::{LAZY_SOCKETS_MAX, LazyRings, LazySocket, RingId};
 use weir_bpf::sync::lock;
 use weir_bpf::sys::divert::{Filters, cgroup_programs};
 use weir_bpf::sys::link::Links;
-use weir_bpf::sys::netns;
 use weir_bpf::units::IfIndex;
-use weir_socket::protocol::{Reply, is_socket_name, socket_name};
+use weir_socket::protocol::Reply;
 
 use crate::error::{Error, Result};
-use crate::host::{Host, name_of};
-use crate::rundir::RunDir;
+use crate::host::name_of;
 
 pub use clerk::run as run_clerk;
 use clerk::{Clerk, Said};
+use listener::BACKLOG;
+pub use listener::{Group, Listener, remove_left};
 
 /// Rings of one user other than root.
 const RINGS_PER_USER: usize = 1024;
@@ -46,10 +41,6 @@ const RINGS_PER_USER: usize = 1024;
 const ASK_WITHIN: Duration = Duration::from_secs(5);
 /// How often firewall rules are looked for at most while there are lazy sockets: they would be bypassed so long.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-const BACKLOG: i32 = 128;
-const ROOT: Mode = Mode::from_raw_mode(0o600);
-const ROOT_AND_GROUP: Mode = Mode::from_raw_mode(0o660);
-const GROUPS: &str = "/etc/group";
 const UNSAFE_RINGS: &str = "on this kernel a ring's reader can overwrite the kernel's memory (CVE-2024-41009), so only \
                             root gets one: Linux 6.10, and stable kernels since July 2024, have that cured";
 
@@ -68,15 +59,7 @@ pub struct LazyServer {
     shared: Arc<Mutex<Shared>>,
     stop: Arc<OwnedFd>,
     thread: Option<std::thread::JoinHandle<()>>,
-    listener: Listener,
-}
-
-/// Where programs ask.
-pub struct Listener {
-    /// Open until the process ends, as what waits at a connection that is not accepted would be closed with it.
-    socket: &'static OwnedFd,
-    dir: Rc<RunDir>,
-    name: String,
+    listener: Option<Listener>,
 }
 
 impl LazyServer {
@@ -110,7 +93,7 @@ impl LazyServer {
             .name("weir-lazy".into())
             .spawn(move || server.run())
             .map_err(failed)?;
-        Ok(Self { shared, stop, thread: Some(thread), listener })
+        Ok(Self { shared, stop, thread: Some(thread), listener: Some(listener) })
     }
 
     /// Tells why the gates put no packet on any ring, if so.
@@ -132,120 +115,11 @@ impl LazyServer {
 impl Drop for LazyServer {
     fn drop(&mut self) {
         // Nobody asks any more.
-        let _ = self.listener.dir.remove(&self.listener.name);
+        self.listener = None;
         let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-    }
-}
-
-impl Listener {
-    /// Of the calling thread's network namespace. Whoever may write to it may ask: root, and members of the group.
-    ///
-    /// # Errors
-    /// If another weir offers lazy sockets there, or the group's is not to be had.
-    pub fn open(host: &Host, group: Option<&Group>) -> Result<Self> {
-        let failed = |errno: Errno| Error::system("listen for programs with lazy sockets", errno);
-        // The directory is root's alone, so whatever has the name is a weir's.
-        let (dir, name) = (Rc::clone(&host.dir), socket_name(netns::cookie()?));
-        remove_left(&dir)?;
-        // Until it listens it looks like one that a killed daemon has left, so it has another name.
-        let unready = unready_name(&name);
-        dir.remove(&unready)?;
-        let path = dir.path_of(&unready);
-        let address = SocketAddrUnix::new(&path).map_err(failed)?;
-        let socket: &OwnedFd = Box::leak(Box::new(unix_socket().map_err(failed)?));
-        bind(socket, &address).map_err(failed)?;
-        let mut listener = Self { socket, dir, name: unready };
-        // Until it listens nobody can connect, whatever the process's umask has left of the file's mode.
-        rustix::fs::chmod(&path, if group.is_some() { ROOT_AND_GROUP } else { ROOT })
-            .map_err(failed)?;
-        if let Some(Group(gid)) = group {
-            rustix::fs::chown(&path, None, Some(*gid)).map_err(|errno| {
-                Error::system("give a group the socket for lazy sockets (CAP_CHOWN)", errno)
-            })?;
-        }
-        listen(socket, BACKLOG).map_err(failed)?;
-        let ready = listener.dir.path_of(&name);
-        match rustix::fs::renameat_with(CWD, &path, CWD, &ready, RenameFlags::NOREPLACE) {
-            Err(Errno::EXIST) => Err(Error::refused(
-                "another weir offers lazy sockets in this network namespace",
-                "protect these interfaces by one `weir run`, or leave `--lazy` out here",
-            )),
-            renamed => {
-                renamed.map_err(failed)?;
-                listener.name = name;
-                Ok(listener)
-            }
-        }
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        let _ = self.dir.remove(&self.name);
-    }
-}
-
-fn unix_socket() -> rustix::io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-}
-
-/// What a socket is called until it listens.
-fn unready_name(name: &str) -> String {
-    format!("{name}.{}", std::process::id())
-}
-
-/// Who made one with such a name.
-fn maker_of(unready: &str) -> Option<Pid> {
-    let (name, pid) = unready.rsplit_once('.')?;
-    is_socket_name(name).then(|| pid.parse().ok().and_then(Pid::from_raw)).flatten()
-}
-
-/// Removes what daemons that were killed have left to listen at, in any network namespace.
-pub fn remove_left(dir: &RunDir) -> Result<()> {
-    for name in &dir.names()? {
-        if !is_socket_name(name) {
-            if maker_of(name).is_some_and(|maker| test_kill_process(maker) == Err(Errno::SRCH)) {
-                dir.remove(name)?;
-            }
-            continue;
-        }
-        let address = SocketAddrUnix::new(dir.path_of(name));
-        let asked = unix_socket().and_then(|socket| rustix::net::connect(socket, &address?));
-        // One with a full backlog would have it wait.
-        if asked == Err(Errno::CONNREFUSED) {
-            dir.remove(name)?;
-        }
-    }
-    Ok(())
-}
-
-/// A group of users, by its name in this host's own file, or its number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Group(Gid);
-
-impl FromStr for Group {
-    type Err = String;
-
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let groups = std::fs::read_to_string(GROUPS).unwrap_or_default();
-        // NAME:PASSWORD:GID:MEMBERS
-        let number = groups.lines().map(|line| line.split(':')).find_map(|mut fields| {
-            (fields.next() == Some(text)).then(|| fields.nth(1)).flatten().map(str::to_owned)
-        });
-        let number = number.as_deref().unwrap_or(text).parse::<u32>().ok();
-        // All ones say "none" to chown(2).
-        number
-            .filter(|number| *number != u32::MAX)
-            .map(|number| Self(Gid::from_raw(number)))
-            .ok_or_else(|| {
-                format!(
-                    "there is no group {text:?} in {GROUPS}; `groupadd --system {text}` makes one"
-                )
-            })
     }
 }
 
@@ -585,28 +459,4 @@ fn clients_max() -> usize {
     let limit = getrlimit(Resource::Nofile).current;
     let half = limit.map_or(usize::MAX, |limit| usize::try_from(limit / 2).unwrap_or(usize::MAX));
     half.min(LAZY_SOCKETS_MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use tempfile::TempDir;
-
-    #[test]
-    fn what_a_killed_daemon_has_left_unready_goes_when_its_process_has_gone() {
-        let scratch = TempDir::new().unwrap();
-        let dir = RunDir::create(&scratch.path().join("weir")).unwrap();
-        let mut child = std::process::Command::new("true").spawn().unwrap();
-        child.wait().unwrap();
-        let (ours, left) = (unready_name("lazy-1.sock"), format!("lazy-1.sock.{}", child.id()));
-        let others = ["lazy-1.sock.0", "lazy-1.sock.x", "eth0.lock"];
-        for name in others.into_iter().chain([ours.as_str(), left.as_str()]) {
-            dir.write(name, Mode::RUSR, b"").unwrap();
-        }
-        remove_left(&dir).unwrap();
-        let mut names = others.map(String::from).to_vec();
-        names.push(ours);
-        names.sort();
-        assert_eq!(dir.names().unwrap(), names);
-    }
 }

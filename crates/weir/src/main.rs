@@ -42,6 +42,7 @@ mod out;
 mod owners;
 mod preset;
 mod privilege;
+mod ready;
 mod report;
 mod restore;
 mod rps;

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use serde::Serialize;
 use weir_bpf::attach::AttachMode;
 use weir_bpf::gate::Policy;
-use weir_bpf::verdict::{Reason, Verdict};
+use weir_bpf::verdict::Reason;
 
 use crate::cli::RunArgs;
 use crate::clock;
@@ -119,12 +119,9 @@ fn text(time: &str, tick: &Tick) -> String {
 
 /// What there is to say when protection has ended.
 pub fn summary(farewell: &Farewell) -> String {
-    let discards: Vec<String> = Reason::ALL
-        .into_iter()
-        .filter(|reason| reason.verdict() == Verdict::Discard)
-        .map(|reason| (reason, farewell.counters.get(reason).packets))
-        .filter(|(_, packets)| *packets > 0)
-        .map(|(reason, packets)| format!("{packets} {}", reason.name()))
+    let discards = farewell.counters.discards();
+    let discards: Vec<String> = discards
+        .map(|(reason, counter)| format!("{} {}", counter.packets, reason.name()))
         .collect();
     let discards = if discards.is_empty() { "none".into() } else { discards.join(", ") };
     let discarded = match farewell.policy {

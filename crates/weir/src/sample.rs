@@ -8,7 +8,7 @@ use weir_bpf::gate::{Gate, Policy};
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::snmp::UdpStats;
 use weir_bpf::units::{IfIndex, PacketsPerSec};
-use weir_bpf::verdict::{Reason, Verdict};
+use weir_bpf::verdict::Verdict;
 
 /// What became of packets. With the policy `shadow`, what is decided to be discarded passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,13 +47,20 @@ pub struct Sample {
     pub gate: Counters,
     /// What it does with what it decides.
     pub policy: Policy,
-    /// Packets for which the NIC's receive ring had no room.
-    pub ring_dropped: u64,
-    /// Packets that the interface counts as received but dropped.
-    pub interface_dropped: u64,
-    /// UDP packets that the kernel dropped at a full socket, in the whole network namespace.
-    pub late_dropped: u64,
-    /// Packets that the fast path of forwarding sent and no driver took.
+    /// What was dropped elsewhere.
+    pub drops: Drops,
+}
+
+/// Packets dropped outside the gate; where the kernel counts them, not since protection began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drops {
+    /// The NIC's receive ring had no room.
+    pub ring: u64,
+    /// The interface received and dropped them.
+    pub interface: u64,
+    /// UDP, at sockets, in the whole network namespace.
+    pub udp_late: u64,
+    /// Counted as `forwarded`, and not taken by the egress's driver; since protection began.
     pub unsent: u64,
 }
 
@@ -67,17 +74,19 @@ impl Sample {
         ifindex: IfIndex,
         gate: &Gate,
         policy: Policy,
-        late_dropped: u64,
+        udp_late: u64,
     ) -> weir_bpf::Result<Self> {
         let link = links.stats(ifindex)?;
         Ok(Self {
             at: Instant::now(),
             gate: gate.counters()?,
             policy,
-            ring_dropped: link.ring_dropped(),
-            interface_dropped: link.rx_dropped,
-            late_dropped,
-            unsent: gate.unsent(),
+            drops: Drops {
+                ring: link.ring_dropped(),
+                interface: link.rx_dropped,
+                udp_late,
+                unsent: gate.unsent(),
+            },
         })
     }
 }
@@ -128,25 +137,12 @@ impl Rates {
             passed_pps: rate(before.passed.packets, after.passed.packets),
             discarded_pps: rate(before.discarded.packets, after.discarded.packets),
             would_discard_pps: rate(before.would_discard.packets, after.would_discard.packets),
-            ring_drop_pps: rate(earlier.ring_dropped, later.ring_dropped),
-            interface_drop_pps: rate(earlier.interface_dropped, later.interface_dropped),
-            late_drop_pps: rate(earlier.late_dropped, later.late_dropped),
-            unsent_pps: rate(earlier.unsent, later.unsent),
+            ring_drop_pps: rate(earlier.drops.ring, later.drops.ring),
+            interface_drop_pps: rate(earlier.drops.interface, later.drops.interface),
+            late_drop_pps: rate(earlier.drops.udp_late, later.drops.udp_late),
+            unsent_pps: rate(earlier.drops.unsent, later.drops.unsent),
         }
     }
-}
-
-/// The reason of most discards between two samples; `None` if nothing was discarded.
-pub fn top_discard(earlier: &Counters, later: &Counters) -> Option<Reason> {
-    Reason::ALL
-        .into_iter()
-        .filter(|reason| reason.verdict() == Verdict::Discard)
-        .map(|reason| {
-            (later.get(reason).packets.saturating_sub(earlier.get(reason).packets), reason)
-        })
-        .filter(|(packets, _)| *packets > 0)
-        .max_by_key(|(packets, _)| *packets)
-        .map(|(_, reason)| reason)
 }
 
 #[cfg(test)]
@@ -162,16 +158,11 @@ mod tests {
             policy: Policy::On,
             at,
             gate: Counters::default(),
-            ring_dropped: 100,
-            interface_dropped: 10,
-            late_dropped: 7,
-            unsent: 0,
+            drops: Drops { ring: 100, interface: 10, udp_late: 7, unsent: 0 },
         };
         let later = Sample {
             at: at + Duration::from_millis(500),
-            ring_dropped: 150,
-            interface_dropped: 30,
-            late_dropped: 3,
+            drops: Drops { ring: 150, interface: 30, udp_late: 3, unsent: 0 },
             ..earlier.clone()
         };
         let rates = Rates::between(&earlier, &later);
@@ -180,6 +171,6 @@ mod tests {
         assert_eq!(rates.late_drop_pps, PacketsPerSec(0.0));
         assert_eq!(rates.seen_pps, PacketsPerSec(0.0));
         assert_eq!(Rates::between(&later, &later).ring_drop_pps, PacketsPerSec(0.0));
-        assert_eq!(top_discard(&earlier.gate, &later.gate), None);
+        assert_eq!(later.gate.since(&earlier.gate).top_discard(), None);
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use indicatif::HumanCount;
+use weir_bpf::counters::Counter;
 use weir_bpf::gate::Policy;
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::units::PacketsPerSec;
@@ -237,7 +238,7 @@ fn counts(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<()> {
         Policy::On | Policy::Off => String::new(),
     };
     let by_fast_path =
-        |each: &ReasonCount| each.reason == Reason::Forwarded.name() && each.packets > 0;
+        |each: &ReasonCount| each.reason == Reason::Forwarded.name() && each.counter.packets > 0;
     let unsent = if status.reasons.iter().any(by_fast_path) {
         format!(", unsent {}", per_second(rates.unsent_pps))
     } else {
@@ -257,12 +258,11 @@ fn counts(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<()> {
     row_of(out, ["VERDICT", "REASON", "PACKETS", "BYTES"])?;
     writeln!(out)?;
     for verdict in &status.verdicts {
-        let total = (&verdict.verdict, "(all)", verdict.packets, verdict.bytes);
-        row(out, total, &verdict.description)?;
+        row(out, [&verdict.verdict, "(all)"], verdict.counter, &verdict.description)?;
         for reason in &status.reasons {
-            if reason.verdict == verdict.verdict && reason.packets > 0 {
-                let cells = (&reason.verdict, reason.reason.as_str(), reason.packets, reason.bytes);
-                row(out, cells, &reason.description)?;
+            if reason.verdict == verdict.verdict && reason.counter.packets > 0 {
+                let names = [reason.verdict.as_str(), &reason.reason];
+                row(out, names, reason.counter, &reason.description)?;
             }
         }
     }
@@ -286,7 +286,8 @@ fn sleep(sleep: &SleepStatus) -> String {
 
 fn row(
     out: &mut impl Write,
-    (verdict, reason, packets, bytes): (&String, &str, u64, u64),
+    [verdict, reason]: [&str; 2],
+    Counter { packets, bytes }: Counter,
     description: &str,
 ) -> io::Result<()> {
     row_of(out, [verdict, reason, &packets.to_string(), &bytes.to_string()])?;

@@ -2,13 +2,14 @@
 
 use std::fs::{self, File};
 use std::io::Read;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use crate::error::{Error, Result};
+use crate::ready;
 
 /// Caught signals.
 pub struct Signals {
@@ -62,9 +63,7 @@ fn register(signals: &[i32]) -> Result<UnixStream> {
 
 /// Whether one of the signals that were caught comes within this time.
 pub fn comes(caught: &UnixStream, time: Duration) -> bool {
-    let timeout = Timespec::try_from(time).ok();
-    // Interrupted: by a signal that is in the stream now.
-    !matches!(poll(&mut [PollFd::new(caught, PollFlags::IN)], timeout.as_ref()), Ok(0))
+    ready::wait([caught.as_fd()], Some(time)).map_or(true, |ready| ready[0])
 }
 
 /// Whether it was started by nohup(1) or the like. `SigIgn` in proc(5) has a bit for each signal from 1.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use weir_bpf::attach::AttachMode;
 use weir_bpf::channels::ChannelMapIds;
-use weir_bpf::counters::Counters;
+use weir_bpf::counters::{Counter, Counters};
 use weir_bpf::features::{self, Lack};
 use weir_bpf::gate::Policy;
 use weir_bpf::prune::Retired;
@@ -22,7 +22,7 @@ use crate::key::{Key, STATE_SUFFIX, STATUS_SUFFIX};
 use crate::knob::Knob;
 use crate::lock::{holder_of, holders_of};
 use crate::rundir::{PRIVATE, RUN_DIR, RunDir};
-use crate::sample::Rates;
+use crate::sample::{Drops, Rates};
 use crate::sleep::SleepStatus;
 use crate::softirq::LimitStatus;
 
@@ -112,19 +112,6 @@ pub struct InterfaceStatus {
     pub knobs: Vec<KnobStatus>,
 }
 
-/// Packets dropped outside the gate; where the kernel counts them, not since protection began.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Drops {
-    /// The NIC's receive ring had no room.
-    pub ring: u64,
-    /// The interface received and dropped them.
-    pub interface: u64,
-    /// UDP, at sockets, in the whole network namespace.
-    pub udp_late: u64,
-    /// Counted as `forwarded`, and not taken by the egress's driver; since protection began.
-    pub unsent: u64,
-}
-
 /// Something that may take packets elsewhere.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DiversionStatus {
@@ -163,10 +150,9 @@ pub struct VerdictCount {
     pub verdict: String,
     /// What it means.
     pub description: String,
-    /// Packets.
-    pub packets: u64,
-    /// Bytes of their Ethernet frames.
-    pub bytes: u64,
+    /// Its packets, and bytes of their Ethernet frames.
+    #[serde(flatten)]
+    pub counter: Counter,
 }
 
 /// Packets under one reason.
@@ -178,10 +164,9 @@ pub struct ReasonCount {
     pub verdict: String,
     /// What it means.
     pub description: String,
-    /// Packets.
-    pub packets: u64,
-    /// Bytes of their Ethernet frames.
-    pub bytes: u64,
+    /// Its packets, and bytes of their Ethernet frames.
+    #[serde(flatten)]
+    pub counter: Counter,
 }
 
 /// A knob that is turned.
@@ -203,14 +188,10 @@ impl From<&Knob> for KnobStatus {
 
 /// Packets by verdict.
 pub fn by_verdict(counters: &Counters, policy: Policy) -> Vec<VerdictCount> {
-    let count = |verdict: Verdict| {
-        let counter = counters.verdict(verdict);
-        VerdictCount {
-            verdict: verdict_name(verdict, policy).into(),
-            description: verdict_description(verdict, policy).into(),
-            packets: counter.packets,
-            bytes: counter.bytes,
-        }
+    let count = |verdict: Verdict| VerdictCount {
+        verdict: verdict_name(verdict, policy).into(),
+        description: verdict_description(verdict, policy).into(),
+        counter: counters.verdict(verdict),
     };
     Verdict::ALL.into_iter().map(count).collect()
 }
@@ -234,15 +215,11 @@ fn verdict_description(verdict: Verdict, policy: Policy) -> &'static str {
 
 /// Packets by reason.
 pub fn by_reason(counters: &Counters, policy: Policy) -> Vec<ReasonCount> {
-    let count = |reason: Reason| {
-        let counter = counters.get(reason);
-        ReasonCount {
-            reason: reason.name().into(),
-            verdict: verdict_name(reason.verdict(), policy).into(),
-            description: reason.description().into(),
-            packets: counter.packets,
-            bytes: counter.bytes,
-        }
+    let count = |reason: Reason| ReasonCount {
+        reason: reason.name().into(),
+        verdict: verdict_name(reason.verdict(), policy).into(),
+        description: reason.description().into(),
+        counter: counters.get(reason),
     };
     Reason::ALL.into_iter().map(count).collect()
 }

@@ -23,7 +23,7 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage as Request};
 use rustix::io::Errno;
 
 pub use super::ifname::{MAX_NAME_BYTES, check_name};
-use super::link_info::{Answer, is_bare, mac_of, name_of, stats_of, xdp_of};
+use super::link_info::{Answer, stats_of};
 pub use super::link_info::{LinkInfo, LinkStats, XdpAttached, XdpMode};
 use super::netlink::Socket;
 use crate::error::{Error, Result};
@@ -63,7 +63,7 @@ impl Links {
             check_name(name)?;
         }
         match self.named(name) {
-            Ok(message) => Ok(IfIndex(message.header.index)),
+            Ok(answer) => Ok(answer.ifindex()),
             Err(error) if error.errno() == Some(Errno::NODEV) => {
                 Err(Error::NoInterface(name.to_owned()))
             }
@@ -78,13 +78,13 @@ impl Links {
     /// [`Error::System`] with `ENODEV` if there is none of this index, here and in all methods
     /// that take an index.
     pub fn name(&self, ifindex: IfIndex) -> Result<String> {
-        name_of(&self.get(ifindex)?)
+        self.get(ifindex)?.name()
     }
 
     /// What the kernel calls the interface of this name, which may be an alternative one (`ip link property`); the
     /// name itself if there is none of it.
     pub fn kernel_name(&self, name: &str) -> String {
-        let found = self.named(name).and_then(|message| name_of(&message));
+        let found = self.named(name).and_then(|answer| answer.name());
         found.unwrap_or_else(|_| name.to_owned())
     }
 
@@ -94,9 +94,9 @@ impl Links {
     ///
     /// [`Error::Refused`] if it has none, and its packets have another header instead.
     pub fn mac(&self, ifindex: IfIndex) -> Result<MacAddr> {
-        let message = self.get(ifindex)?;
-        let none = is_bare(&message).then_some(MacAddr([0; 6]));
-        mac_of(&message).or(none).ok_or_else(|| {
+        let answer = self.get(ifindex)?;
+        let none = answer.is_bare().then_some(MacAddr([0; 6]));
+        answer.mac().or(none).ok_or_else(|| {
             Error::refused(
                 format!("{} has no Ethernet address", object(ifindex)),
                 "choose an Ethernet interface, or one whose packets begin with IP",
@@ -104,13 +104,24 @@ impl Links {
         })
     }
 
-    /// Name, address, state, MTU and kind of an interface.
+    /// All that is known of an interface.
     ///
     /// # Errors
     ///
     /// As [`Links::name`].
     pub fn info(&self, ifindex: IfIndex) -> Result<LinkInfo> {
-        LinkInfo::of(&self.get(ifindex)?)
+        self.get(ifindex)?.info()
+    }
+
+    /// Every interface of the network namespace whose name is text in UTF-8: no other can be named.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::System`] or [`Error::Netlink`] if the kernel does not answer.
+    pub fn list(&self) -> Result<Vec<LinkInfo>> {
+        let request = Request::GetLink(LinkMessage::default());
+        let answers: Vec<Answer> = self.ask("list", || "interfaces".into(), request, NLM_F_DUMP)?;
+        answers.iter().filter(|answer| answer.name().is_ok()).map(Answer::info).collect()
     }
 
     /// Counters of an interface since it was made.
@@ -136,7 +147,7 @@ impl Links {
     ///
     /// As [`Links::name`].
     pub fn xdp(&self, ifindex: IfIndex) -> Result<Option<XdpAttached>> {
-        Ok(xdp_of(&self.get(ifindex)?))
+        Ok(self.get(ifindex)?.xdp())
     }
 
     /// Makes a veth pair, both ends down, the peer in `peer_ns` if given.
@@ -295,22 +306,22 @@ impl Links {
         self.order("delete", || object(ifindex), Request::DelLink(numbered(ifindex)), NLM_F_ACK)
     }
 
-    fn get(&self, ifindex: IfIndex) -> Result<LinkMessage> {
+    fn get(&self, ifindex: IfIndex) -> Result<Answer> {
         self.first(numbered(ifindex), || object(ifindex))
     }
 
     /// By the usual name or an alternative one.
-    fn named(&self, name: &str) -> Result<LinkMessage> {
+    fn named(&self, name: &str) -> Result<Answer> {
         let mut asked = LinkMessage::default();
         let bytes = [name.as_bytes(), b"\0"].concat();
         asked.attributes.push(LinkAttribute::Other(DefaultNla::new(IFLA_ALT_IFNAME, bytes)));
         self.first(asked, || name.to_owned())
     }
 
-    fn first(&self, asked: LinkMessage, object: impl Fn() -> String) -> Result<LinkMessage> {
+    fn first(&self, asked: LinkMessage, object: impl Fn() -> String) -> Result<Answer> {
         let answers: Vec<Answer> =
             self.ask("look up", &object, Request::GetLink(asked), NLM_F_ACK)?;
-        answers.into_iter().next().map(|answer| answer.0).ok_or_else(|| Error::Netlink {
+        answers.into_iter().next().ok_or_else(|| Error::Netlink {
             operation: "look up",
             object: object(),
             message: "the kernel's answer is empty".into(),

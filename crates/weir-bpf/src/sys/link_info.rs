@@ -2,21 +2,20 @@
 
 use std::fmt;
 
-use netlink_packet_core::{DecodeError, Parseable};
-use netlink_packet_route::link::{
-    self, LinkAttribute, LinkFlags, LinkLayerType, LinkMessage, LinkXdp, State,
-    XdpAttached as Attached,
-};
+use netlink_packet_core::{DecodeError, Emitable, Parseable};
+use netlink_packet_route::link::{LinkFlags, LinkHeader, LinkLayerType};
 use netlink_packet_route::stats::{StatsAttribute, StatsMessage};
 use serde::{Deserialize, Serialize};
 
-use super::netlink::{Attributes, attribute};
+use super::netlink::Attributes;
 use crate::error::{Error, Result};
 use crate::units::{IfIndex, MacAddr};
 
-/// An interface's name, address, state, MTU and kind.
+/// An interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkInfo {
+    /// Its number.
+    pub ifindex: IfIndex,
     /// Name within its network namespace.
     pub name: String,
     /// Ethernet address; `None` where there is none, as on a tunnel.
@@ -34,6 +33,12 @@ pub struct LinkInfo {
     pub mtu: u32,
     /// Kind of a virtual interface (`veth`, `bridge`, ...); `None` for hardware and loopback.
     pub kind: Option<String>,
+    /// Whether it is the loopback interface.
+    pub loopback: bool,
+    /// The bridge, bond or the like whose port it is.
+    pub master: Option<IfIndex>,
+    /// The interface below, in the same namespace.
+    pub lower: Option<IfIndex>,
 }
 
 /// Packets since the interface was made, as the driver counts them (`IFLA_STATS_LINK_64`).
@@ -101,30 +106,102 @@ pub struct XdpAttached {
     pub mode: XdpMode,
 }
 
-/// `struct ifinfomsg`.
-const HEADER_BYTES: usize = 16;
+const IFLA_ADDRESS: u16 = 1;
 const IFLA_IFNAME: u16 = 3;
-/// What is read below, besides the name: `IFLA_ADDRESS`, `IFLA_MTU`, `IFLA_MASTER`, `IFLA_OPERSTATE`, `IFLA_LINKINFO`
-/// and `IFLA_XDP`.
-const READ: [u16; 6] = [1, 4, 10, 16, 18, 43];
+const IFLA_MTU: u16 = 4;
+const IFLA_LINK: u16 = 5;
+const IFLA_MASTER: u16 = 10;
+const IFLA_OPERSTATE: u16 = 16;
+const IF_OPER_UP: u8 = 6;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_LINK_NETNSID: u16 = 37;
+const IFLA_XDP: u16 = 43;
+const IFLA_XDP_ATTACHED: u16 = 2;
+/// `IFLA_XDP_PROG_ID`, which the kernel leaves out with several programs (`rtnl_xdp_fill()`), and those of the NIC, the
+/// driver and the stack: in a packet's order.
+const IFLA_XDP_PROG_IDS: [u16; 4] = [4, 7, 5, 6];
 
-/// What the kernel answers about an interface. Only what is read here is decoded: an alias or an alternative name need
-/// not be text in UTF-8. Nor need a name, and an interface whose name is not has none here.
-pub(super) struct Answer(pub LinkMessage);
+/// What the kernel answers about an interface, its attributes as they came. `LinkMessage` would decode a hundred
+/// counters and settings for these few, and refuse an alias or an alternative name that is not text in UTF-8. Nor need a
+/// name be, and an interface whose name is not has none here.
+pub(super) struct Answer {
+    header: LinkHeader,
+    attributes: Vec<u8>,
+}
 
 impl Parseable<[u8]> for Answer {
     fn parse(answer: &[u8]) -> std::result::Result<Self, DecodeError> {
-        let (header, attributes) =
-            answer.split_at_checked(HEADER_BYTES).ok_or("a link's header is cut off")?;
-        let mut read = header.to_vec();
-        for each in Attributes::of(attributes).each() {
-            let (kind, value) = each.ok_or("a link's attribute is malformed")?;
-            let is_name = kind == IFLA_IFNAME && std::str::from_utf8(value).is_ok();
-            if is_name || READ.contains(&kind) {
-                read.extend(attribute(kind, value));
-            }
+        let header = LinkHeader::parse(answer)?;
+        let attributes = answer[header.buffer_len()..].to_vec();
+        if Attributes::of(&attributes).each().any(|each| each.is_none()) {
+            return Err("a link's attribute is malformed".into());
         }
-        LinkMessage::parse(&read).map(Self)
+        Ok(Self { header, attributes })
+    }
+}
+
+impl Answer {
+    fn attributes(&self) -> Attributes<'_> {
+        Attributes::of(&self.attributes)
+    }
+
+    pub(super) fn ifindex(&self) -> IfIndex {
+        IfIndex(self.header.index)
+    }
+
+    pub(super) fn name(&self) -> Result<String> {
+        let name = self.attributes().value(IFLA_IFNAME).and_then(|name| name.strip_suffix(&[0]));
+        let name = name.and_then(|name| str::from_utf8(name).ok());
+        name.map(Into::into).ok_or_else(|| self.lacks("a name"))
+    }
+
+    pub(super) fn mac(&self) -> Option<MacAddr> {
+        self.attributes().value(IFLA_ADDRESS)?.try_into().ok().map(MacAddr)
+    }
+
+    pub(super) fn is_bare(&self) -> bool {
+        use LinkLayerType::{None, Ppp, Rawip};
+        matches!(self.header.link_layer_type, None | Ppp | Rawip)
+    }
+
+    pub(super) fn xdp(&self) -> Option<XdpAttached> {
+        let parts = self.attributes().within(IFLA_XDP);
+        let mode = match parts.value(IFLA_XDP_ATTACHED)? {
+            [1] => XdpMode::Native,
+            [2] => XdpMode::Generic,
+            [3] => XdpMode::Offload,
+            [4] => XdpMode::Multi,
+            _ => return None,
+        };
+        let prog_id = IFLA_XDP_PROG_IDS.into_iter().find_map(|kind| parts.number(kind))?;
+        Some(XdpAttached { prog_id, mode })
+    }
+
+    pub(super) fn info(&self) -> Result<LinkInfo> {
+        let (attributes, flags) = (self.attributes(), self.header.flags);
+        let lower = attributes.number(IFLA_LINK).filter(|_| !attributes.has(IFLA_LINK_NETNSID));
+        Ok(LinkInfo {
+            ifindex: self.ifindex(),
+            name: self.name()?,
+            mac: self.mac(),
+            bare: self.is_bare(),
+            up: flags.contains(LinkFlags::Up),
+            oper_up: attributes.value(IFLA_OPERSTATE) == Some(&[IF_OPER_UP]),
+            mtu: attributes.number(IFLA_MTU).ok_or_else(|| self.lacks("an MTU"))?,
+            kind: attributes.within(IFLA_LINKINFO).text(IFLA_INFO_KIND),
+            loopback: flags.contains(LinkFlags::Loopback),
+            master: attributes.number(IFLA_MASTER).map(IfIndex),
+            lower: lower.map(IfIndex),
+        })
+    }
+
+    fn lacks(&self, what: &str) -> Error {
+        Error::Netlink {
+            operation: "look up",
+            object: format!("interface number {}", self.header.index),
+            message: format!("the kernel's answer lacks {what}"),
+        }
     }
 }
 
@@ -133,49 +210,6 @@ impl LinkInfo {
     pub fn takes_gate(&self) -> bool {
         self.mac.is_some() || self.bare
     }
-
-    pub(super) fn of(message: &LinkMessage) -> Result<Self> {
-        let mtu = message.attributes.iter().find_map(|attribute| match attribute {
-            LinkAttribute::Mtu(mtu) => Some(*mtu),
-            _ => None,
-        });
-        Ok(Self {
-            name: name_of(message)?,
-            mac: mac_of(message),
-            bare: is_bare(message),
-            up: message.header.flags.contains(LinkFlags::Up),
-            oper_up: message.attributes.contains(&LinkAttribute::OperState(State::Up)),
-            mtu: mtu.ok_or_else(|| incomplete(message, "an MTU"))?,
-            kind: kind_of(message),
-        })
-    }
-}
-
-pub(super) fn name_of(message: &LinkMessage) -> Result<String> {
-    let name = message.attributes.iter().find_map(|attribute| match attribute {
-        LinkAttribute::IfName(name) => Some(name.clone()),
-        _ => None,
-    });
-    name.ok_or_else(|| incomplete(message, "a name"))
-}
-
-pub(super) fn mac_of(message: &LinkMessage) -> Option<MacAddr> {
-    message.attributes.iter().find_map(|attribute| match attribute {
-        LinkAttribute::Address(bytes) => bytes.as_slice().try_into().ok().map(MacAddr),
-        _ => None,
-    })
-}
-
-pub(super) fn master_of(message: &LinkMessage) -> Option<IfIndex> {
-    message.attributes.iter().find_map(|attribute| match attribute {
-        LinkAttribute::Controller(ifindex) => Some(IfIndex(*ifindex)),
-        _ => None,
-    })
-}
-
-pub(super) fn is_bare(message: &LinkMessage) -> bool {
-    use LinkLayerType::{None, Ppp, Rawip};
-    matches!(message.header.link_layer_type, None | Ppp | Rawip)
 }
 
 pub(super) fn stats_of(message: &StatsMessage) -> Option<LinkStats> {
@@ -193,61 +227,24 @@ pub(super) fn stats_of(message: &StatsMessage) -> Option<LinkStats> {
     })
 }
 
-pub(super) fn xdp_of(message: &LinkMessage) -> Option<XdpAttached> {
-    let parts = message.attributes.iter().find_map(|attribute| match attribute {
-        LinkAttribute::Xdp(parts) => Some(parts),
-        _ => None,
-    })?;
-    let mode = parts.iter().find_map(|part| match part {
-        LinkXdp::Attached(Attached::Driver) => Some(XdpMode::Native),
-        LinkXdp::Attached(Attached::SocketBuffer) => Some(XdpMode::Generic),
-        LinkXdp::Attached(Attached::Hardware) => Some(XdpMode::Offload),
-        LinkXdp::Attached(Attached::Multiple) => Some(XdpMode::Multi),
-        _ => None,
-    })?;
-    // With several programs the kernel (rtnl_xdp_fill) leaves out the plain program id.
-    let in_path_order: [fn(&LinkXdp) -> Option<u32>; 4] = [
-        |part| if let LinkXdp::ProgId(id) = part { Some(*id) } else { None },
-        |part| if let LinkXdp::HwProgId(id) = part { Some(*id) } else { None },
-        |part| if let LinkXdp::DrvProgId(id) = part { Some(*id) } else { None },
-        |part| if let LinkXdp::SkbProgId(id) = part { Some(*id) } else { None },
-    ];
-    let prog_id = in_path_order.iter().find_map(|id_in| parts.iter().find_map(id_in))?;
-    Some(XdpAttached { prog_id, mode })
-}
-
-fn kind_of(message: &LinkMessage) -> Option<String> {
-    let info = message.attributes.iter().find_map(|attribute| match attribute {
-        LinkAttribute::LinkInfo(info) => Some(info),
-        _ => None,
-    })?;
-    info.iter().find_map(|part| match part {
-        link::LinkInfo::Kind(kind) => Some(kind.to_string()),
-        _ => None,
-    })
-}
-
-fn incomplete(message: &LinkMessage, lacks: &str) -> Error {
-    Error::Netlink {
-        operation: "look up",
-        object: format!("interface number {}", message.header.index),
-        message: format!("the kernel's answer lacks {lacks}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use netlink_packet_route::link::{
+        LinkAttribute, LinkMessage, LinkXdp, Stats64, XdpAttached as Attached,
+    };
 
-    fn message(parts: Vec<LinkXdp>) -> LinkMessage {
+    use super::*;
+    use crate::sys::netlink::emitted;
+
+    fn xdp_of(parts: Vec<LinkXdp>) -> Option<XdpAttached> {
         let mut message = LinkMessage::default();
         message.attributes.push(LinkAttribute::Xdp(parts));
-        message
+        Answer::parse(&emitted(&message)).unwrap().xdp()
     }
 
     #[test]
     fn a_full_ring_is_told_from_other_drops() {
-        let mut counted = link::Stats64::default();
+        let mut counted = Stats64::default();
         counted.rx_packets = 1;
         counted.rx_dropped = 2;
         counted.rx_missed_errors = 30;
@@ -281,7 +278,7 @@ mod tests {
                 LinkAttribute::Mtu(1500),
                 LinkAttribute::Address(address.to_vec()),
             ]);
-            let info = LinkInfo::of(&message).unwrap();
+            let info = Answer::parse(&emitted(&message)).unwrap().info().unwrap();
             (info.bare, info.takes_gate())
         };
         assert_eq!(of(LinkLayerType::Ether, &[2, 0, 0, 0, 0, 1]), (false, true));
@@ -294,8 +291,8 @@ mod tests {
 
     #[test]
     fn no_program_is_none() {
-        assert_eq!(xdp_of(&LinkMessage::default()), None);
-        assert_eq!(xdp_of(&message(vec![LinkXdp::Attached(Attached::None)])), None);
+        assert_eq!(xdp_of(vec![]), None);
+        assert_eq!(xdp_of(vec![LinkXdp::Attached(Attached::None)]), None);
     }
 
     #[test]
@@ -306,7 +303,7 @@ mod tests {
             LinkXdp::ProgId(7),
         ];
         let expected = XdpAttached { prog_id: 7, mode: XdpMode::Generic };
-        assert_eq!(xdp_of(&message(parts)), Some(expected));
+        assert_eq!(xdp_of(parts), Some(expected));
     }
 
     #[test]
@@ -317,6 +314,6 @@ mod tests {
             LinkXdp::DrvProgId(9),
         ];
         let expected = XdpAttached { prog_id: 9, mode: XdpMode::Multi };
-        assert_eq!(xdp_of(&message(parts)), Some(expected));
+        assert_eq!(xdp_of(parts), Some(expected));
     }
 }

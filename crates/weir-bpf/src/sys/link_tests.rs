@@ -40,7 +40,7 @@ fn what_is_no_text_hides_no_interface_but_its_own() {
             ip link set near alias $odd && ip link property add dev near altname $odd-";
         assert!(Command::new("sh").args(["-c", script]).status().unwrap().success());
         let names: Vec<_> =
-            links.list().unwrap().into_iter().map(|link| (link.ifindex, link.info.name)).collect();
+            links.list().unwrap().into_iter().map(|link| (link.ifindex, link.name)).collect();
         assert!(names.contains(&(near, "near".into())), "{names:?}");
         assert!(names.contains(&(far, "far".into())), "{names:?}");
         assert_eq!(names.len(), 4, "lo and even, too: {names:?}");

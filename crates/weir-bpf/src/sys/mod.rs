@@ -13,7 +13,6 @@ mod ifname;
 pub mod ipv6;
 pub mod link;
 mod link_info;
-pub mod link_list;
 pub mod local_table;
 pub mod napi;
 mod netlink;

@@ -13,7 +13,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use pcap_file::DataLink;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use weir_bpf::filter::Filter;
 use weir_bpf::programs;
@@ -29,6 +28,7 @@ use self::output::{Interface, Output};
 use self::print::{Ending, Printer};
 use crate::error::{Error, Result};
 use crate::privilege;
+use crate::ready;
 use crate::signals::Signals;
 
 /// For the tap's programs, its socket and, while it lasts, the interface's promiscuous mode.
@@ -56,7 +56,7 @@ const NO_HEADER: &str = "65534";
 pub fn run(args: &CaptureArgs) -> Result<()> {
     privilege::check_for("weir capture", &NEEDED)?;
     refuse(args)?;
-    let mut signals = Signals::catch()?;
+    let signals = Signals::catch()?;
     let ifindex = find(&args.interface)?;
     let name = Links::open()?.name(ifindex)?;
     let link = link_of(&name)?;
@@ -84,7 +84,7 @@ pub fn run(args: &CaptureArgs) -> Result<()> {
     let mut printer = Printer::new(args);
     printer.ready(args);
     let mut session = Session { args, tap, reader, sink: &sink, others };
-    let ended = session.watch(&mut signals, &mut printer);
+    let ended = session.watch(&signals, &mut printer);
     session.end(ended, printer)
 }
 
@@ -238,7 +238,7 @@ struct Session<'a> {
 
 impl Session<'_> {
     /// Reads packets until something ends the capture.
-    fn watch(&mut self, signals: &mut Signals, printer: &mut Printer) -> Result<Ending> {
+    fn watch(&mut self, signals: &Signals, printer: &mut Printer) -> Result<Ending> {
         let begun = Instant::now();
         let (mut next_line, mut next_look) = (begun + LINE, begun);
         loop {
@@ -267,8 +267,11 @@ impl Session<'_> {
             let until = if self.others.is_some() { until.min(next_look) } else { until };
             // While packets come, they are let gather; else whoever reads what was written has it all now.
             let wait = if busy { GATHER } else { until.saturating_duration_since(now) };
-            let ring = (!busy).then_some(&self.reader);
-            if wait_for(signals, ring, wait)? {
+            let mut fds = vec![signals.stop.as_fd(), signals.hangup.as_fd()];
+            fds.extend((!busy).then(|| self.reader.as_fd()));
+            let ready = ready::wait(fds, Some(wait));
+            let ready = ready.map_err(|errno| Error::system("wait for packets", errno))?;
+            if ready[..2].contains(&true) {
                 return Ok(Ending::Signal);
             }
         }
@@ -355,19 +358,4 @@ fn lost(ifname: &str, why: &dyn Display) -> Error {
         format!("{ifname} is down or gone ({why})"),
         "what was captured until then is kept; start again when it is back",
     )
-}
-
-/// Waits, so long at most, for a signal or a packet; whether there was a signal.
-fn wait_for(signals: &mut Signals, ring: Option<&Reader<'_>>, most: Duration) -> Result<bool> {
-    let most = Timespec::try_from(most).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
-    let mut fds = vec![
-        PollFd::new(&signals.stop, PollFlags::IN),
-        PollFd::new(&signals.hangup, PollFlags::IN),
-    ];
-    let ring = ring.map(AsFd::as_fd);
-    fds.extend(ring.as_ref().map(|ring| PollFd::new(ring, PollFlags::IN)));
-    match poll(&mut fds, Some(&most)) {
-        Ok(_) | Err(Errno::INTR) => Ok(fds[..2].iter().any(|fd| !fd.revents().is_empty())),
-        Err(errno) => Err(Error::system("wait for packets", errno)),
-    }
 }

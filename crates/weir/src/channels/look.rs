@@ -72,12 +72,7 @@ impl Gate {
     pub fn look(&self, dir: &RunDir, interface: &InterfaceStatus) -> Result<Look> {
         let retired = || {
             let now = InterfaceStatus::read(dir, &interface.key())?;
-            now.map(|now| now.retired).ok_or_else(|| {
-                Error::refused(
-                    format!("{} is no longer protected", interface.interface),
-                    "`weir status` shows what is",
-                )
-            })
+            now.map(|now| now.retired).ok_or_else(|| gone(&interface.interface))
         };
         let mut before = retired()?;
         for _ in 0..TRIES {
@@ -95,6 +90,11 @@ impl Gate {
             "try again",
         ))
     }
+}
+
+/// Its daemon protects it no more.
+pub fn gone(interface: &str) -> Error {
+    Error::refused(format!("{interface} is no longer protected"), "`weir status` shows what is")
 }
 
 impl Look {

@@ -181,12 +181,9 @@ impl Figures {
 impl Look {
     /// By the counters of reasons.
     fn discards(&self, of: impl Fn(Reason) -> bool) -> Vec<Discards> {
-        let discarded = |reason: &Reason| reason.verdict() == Verdict::Discard && of(*reason);
-        let discards = Reason::ALL
-            .into_iter()
-            .filter(discarded)
-            .map(|reason| Discards { reason: reason.name(), counter: self.counters.get(reason) });
-        discards.filter(|discards| discards.counter.packets > 0).collect()
+        let discards = self.counters.discards().filter(|(reason, _)| of(*reason));
+        let named = |(reason, counter): (Reason, _)| Discards { reason: reason.name(), counter };
+        discards.map(named).collect()
     }
 
     /// Of a kind whose channels have addresses, what was discarded for its queue and for its share of the CPU is

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use weir_bpf::samples::READ_EVERY;
 use weir_bpf::sys::link::Links;
 
-use super::look::{Gate, Look};
+use super::look::{Gate, Look, gone};
 use super::rows::{InterfaceChannels, Report};
 use super::sockets::Behind;
 use super::sources::Sources;
@@ -122,10 +122,6 @@ impl Watch {
     fn owned(&mut self) -> Option<Ownership> {
         self.owners.as_mut().and_then(|owners| opened(owners.look()))
     }
-}
-
-fn gone(interface: &str) -> Error {
-    Error::refused(format!("{interface} is no longer protected"), "`weir status` shows what is")
 }
 
 /// Channels can be listed without their owners.

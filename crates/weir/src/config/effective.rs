@@ -46,16 +46,6 @@ impl Effective {
         }
     }
 
-    /// Whether heavy sources are shed before light ones.
-    pub fn selective(&self) -> bool {
-        self.selective.value
-    }
-
-    /// Whether the gate answers connection requests by SYN cookie.
-    pub fn syn_cookies(&self) -> bool {
-        self.syn_cookies.value
-    }
-
     /// Where the gate goes.
     pub fn attach(&self) -> Attach {
         match self.attach.value {

@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 
 use toml::Spanned;
 use toml::de::DeTable;
+use weir_bpf::sys::link::{MAX_NAME_BYTES, check_name};
 
 use super::error::{ConfigError, Problem};
 use super::layer::{Line, Origin, Sourced};
 use super::settings::{KEYS, Layer};
-use super::shares::ShareLayer;
+use super::shares::EffectiveShares;
 use super::text::{Put, Text, Value};
 use super::value;
 use crate::named_file;
@@ -21,8 +22,6 @@ use crate::named_file;
 /// What a configuration may have, in bytes. Each weight is compared with those before it, so the time grows with the
 /// square of their number, and a daemon reads the file again in its main loop.
 const SIZE_MAX: u64 = 1 << 16;
-/// `IFNAMSIZ` less its terminating zero.
-const NAME_MAX: usize = 15;
 
 #[path = "file_shares.rs"]
 mod shares;
@@ -38,8 +37,8 @@ pub struct ConfigFile {
     pub everywhere: Layer,
     /// What it says of single ones.
     pub interfaces: BTreeMap<String, Layer>,
-    /// What it says of fair shares.
-    pub shares: ShareLayer,
+    /// What holds of fair shares by it.
+    pub shares: EffectiveShares,
     /// Where metrics are served.
     pub metrics: Option<Sourced<SocketAddr>>,
 }
@@ -94,7 +93,7 @@ impl<'a> Walk<'a> {
             path: self.path.into(),
             everywhere: Layer::default(),
             interfaces: BTreeMap::new(),
-            shares: ShareLayer::default(),
+            shares: EffectiveShares::default(),
             metrics: None,
         };
         for (key, value) in table {
@@ -119,9 +118,9 @@ impl<'a> Walk<'a> {
         };
         let mut interfaces = BTreeMap::new();
         for (name, section) in sections {
-            if !is_name(name.get_ref()) {
+            if check_name(name.get_ref()).is_err() {
                 let what = format!(
-                    "{:?} cannot be an interface's name; write one of at most {NAME_MAX} bytes, \
+                    "{:?} cannot be an interface's name; write one of at most {MAX_NAME_BYTES} bytes, \
                      such as [interface.eth0]",
                     name.get_ref()
                 );
@@ -247,15 +246,6 @@ impl<'a> Walk<'a> {
         self.problems.dedup();
         ConfigError::Wrong(self.problems)
     }
-}
-
-/// `dev_valid_name()`, net/core/dev.c.
-fn is_name(name: &str) -> bool {
-    let allowed = |c: char| c != '/' && c != ':' && !c.is_ascii_whitespace();
-    !name.is_empty()
-        && name.len() <= NAME_MAX
-        && !matches!(name, "." | "..")
-        && name.chars().all(allowed)
 }
 
 #[cfg(test)]

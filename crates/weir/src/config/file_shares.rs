@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use toml::de::DeTable;
 
 use super::super::layer::{Line, Origin, Sourced};
-use super::super::shares::ShareLayer;
+use super::super::shares::EffectiveShares;
 use super::super::text::{Put, Text, Value};
 use super::super::value;
 use super::{Key, Walk};
@@ -16,24 +16,24 @@ const KEYS: &str = "enforce, control, presets, protected, and sections [[shares.
 const SELECTORS: &str = "port, process, unit, cgroup, kind";
 
 impl Walk<'_> {
-    pub(super) fn shares(&mut self, key: &Key<'_>, value: &Value<'_>) -> ShareLayer {
-        let mut layer = ShareLayer::default();
+    pub(super) fn shares(&mut self, key: &Key<'_>, value: &Value<'_>) -> EffectiveShares {
+        let mut shares = EffectiveShares::default();
         let Some(section) = value.get_ref().as_table() else {
             self.problem(key, "write a section, [shares]".into());
-            return layer;
+            return shares;
         };
         for (key, value) in section {
             let origin = Origin::File(self.line(key));
             let text = self.text_of(value);
             let read = match key.get_ref().as_ref() {
-                "enforce" => text.bare(value::boolean).put(&mut layer.enforce, origin),
-                "control" => text.quoted(value::control).put(&mut layer.control, origin),
+                "enforce" => text.bare(value::boolean).put(&mut shares.enforce, origin),
+                "control" => text.quoted(value::control).put(&mut shares.control, origin),
                 "protected" => {
-                    ports(value, |each| self.raw(each)).put(&mut layer.protected, origin)
+                    ports(value, |each| self.raw(each)).put(&mut shares.protected, origin)
                 }
-                "presets" => presets(value, |each| self.raw(each)).put(&mut layer.presets, origin),
+                "presets" => presets(value, |each| self.raw(each)).put(&mut shares.presets, origin),
                 "weight" => {
-                    layer.weights = self.weights(key, value);
+                    shares.weights = self.weights(key, value);
                     continue;
                 }
                 unknown => {
@@ -45,7 +45,7 @@ impl Walk<'_> {
             };
             self.read(key, value, read);
         }
-        layer
+        shares
     }
 
     fn weights(&mut self, key: &Key<'_>, value: &Value<'_>) -> Vec<Sourced<WeightRule>> {

@@ -68,7 +68,7 @@ fn every_setting_is_read_with_its_line() {
 #[test]
 fn presets_are_ports_by_name() {
     let file = parse("[shares]\npresets = [\"etcd\", \"vrrp\"]\nprotected = [5000]\n").unwrap();
-    let shares = super::super::shares::EffectiveShares::of(&file.shares);
+    let shares = &file.shares;
     assert_eq!(shares.settings().protected, [2379, 2380, 5000].into());
     for wrong in ["\"etcd\"", "[\"etdc\"]", "[2379]"] {
         let problems = parse(&format!("[shares]\npresets = {wrong}\n")).unwrap_err().to_string();
@@ -117,9 +117,9 @@ fn shares_are_read_with_their_lines() {
         weight = 1000\n";
     let shares = parse(text).unwrap().shares;
     let at = |line| Origin::File(Line(line));
-    assert_eq!(shares.enforce, sourced(false, at(2)));
-    assert_eq!(shares.control, sourced(Share::percent(7.5).unwrap(), at(3)));
-    assert_eq!(shares.protected, sourced([22, 5000, 5001].into(), at(4)));
+    assert_eq!(shares.enforce, sourced(false, at(2)).unwrap());
+    assert_eq!(shares.control, sourced(Share::percent(7.5).unwrap(), at(3)).unwrap());
+    assert_eq!(shares.protected, sourced([22, 5000, 5001].into(), at(4)).unwrap());
     let rule =
         |whose, weight, line| Sourced { value: WeightRule { whose, weight }, origin: at(line) };
     let weights = [
@@ -133,7 +133,7 @@ fn shares_are_read_with_their_lines() {
     // The same in another way.
     let inline = parse("shares.weight = [{ port = 53, weight = 4 }]").unwrap();
     assert_eq!(inline.shares.weights, [rule(Selector::Port(53), 4.0, 1)]);
-    assert_eq!(parse("[shares]\n").unwrap().shares, ShareLayer::default());
+    assert_eq!(parse("[shares]\n").unwrap().shares, EffectiveShares::default());
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::error::ConfigError;
 use super::layer::{DEFAULT_FILE, Row};
 use super::settings::Effective;
 use super::shares::EffectiveShares;
+use super::wanted::Settings;
 use super::whole::Config;
 use crate::key::Key;
 use crate::shares::ShareSettings;
@@ -19,18 +20,6 @@ pub struct Reloader {
     protected: Vec<String>,
 }
 
-/// What a valid configuration means to an interface.
-pub struct Change {
-    /// What the governor is to go by from now on.
-    pub governor: weir_policy::Settings,
-    /// Whether heavy sources are to be shed before light ones.
-    pub selective: bool,
-    /// Whether the gate answers connection requests by SYN cookie.
-    pub syn_cookies: bool,
-    /// What there is to say about it.
-    pub news: Vec<String>,
-}
-
 impl Reloader {
     /// A daemon that was started with this configuration, and has these interfaces.
     pub fn new(config: Config, running: Vec<(Key, Effective)>) -> Self {
@@ -39,14 +28,10 @@ impl Reloader {
         Self { config, running, shares, metrics, protected }
     }
 
-    /// What was last read.
-    pub fn config(&self) -> &Config {
-        &self.config
-    }
-
     /// What holds on an interface, or is to hold when it is back: nothing that takes a restart changes meanwhile.
-    pub fn of(&self, key: &Key) -> Option<&Effective> {
-        self.running.iter().find(|(each, _)| each == key).map(|(_, effective)| effective)
+    pub fn settings(&self, key: &Key) -> Option<Settings> {
+        let running = self.running.iter().find(|(each, _)| each == key);
+        running.map(|(_, effective)| effective.settings(&self.shares.settings()))
     }
 
     /// It is back, with a number of its own.
@@ -89,18 +74,16 @@ impl Reloader {
         (self.shares.settings(), news)
     }
 
-    /// What it means to an interface, by its present name.
-    pub fn change(&mut self, key: &Key, interface: &str) -> Change {
+    /// Lets it hold on an interface, by its present name, and returns what there is to say about it.
+    pub fn change(&mut self, key: &Key, interface: &str) -> Vec<String> {
         let new = self.config.of(interface);
-        let mut news = Vec::new();
-        if let Some((_, old)) = self.running.iter_mut().find(|(each, _)| each == key) {
-            let rows = old.rows().into_iter().zip(new.rows());
-            let changed = rows.filter(|(old, new)| old.value != new.value);
-            news.extend(changed.map(|(old, new)| self.config.tell(&old, &new)));
-            old.adopt(&new);
-        }
-        let (selective, syn_cookies) = (new.selective(), new.syn_cookies());
-        Change { governor: new.governor(), selective, syn_cookies, news }
+        let running = self.running.iter_mut().find(|(each, _)| each == key);
+        let Some((_, old)) = running else { return Vec::new() };
+        let rows = old.rows().into_iter().zip(new.rows());
+        let changed = rows.filter(|(old, new)| old.value != new.value);
+        let news = changed.map(|(old, new)| self.config.tell(&old, &new)).collect();
+        old.adopt(&new);
+        news
     }
 }
 

@@ -9,45 +9,35 @@ use super::layer::{Origin, Row, Sourced};
 use crate::preset::Preset;
 use crate::shares::{ShareSettings, WeightRule};
 
-/// What the file says.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ShareLayer {
-    /// Whether channels are held to their share.
-    pub enforce: Option<Sourced<bool>>,
-    /// What the protected class may take.
-    pub control: Option<Sourced<Share>>,
-    /// Services whose ports are protected.
-    pub presets: Option<Sourced<Vec<&'static Preset>>>,
-    /// Ports of the protected class.
-    pub protected: Option<Sourced<BTreeSet<u16>>>,
-    /// Who weighs what.
-    pub weights: Vec<Sourced<WeightRule>>,
-}
-
-/// What holds, with its origin.
+/// What holds, with its origin: what the file says, else what weir has.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EffectiveShares {
-    enforce: Sourced<bool>,
-    control: Sourced<Share>,
-    presets: Sourced<Vec<&'static Preset>>,
-    protected: Sourced<BTreeSet<u16>>,
-    weights: Vec<Sourced<WeightRule>>,
+    /// Whether channels are held to their share.
+    pub(super) enforce: Sourced<bool>,
+    /// What the protected class may take.
+    pub(super) control: Sourced<Share>,
+    /// Services whose ports are protected.
+    pub(super) presets: Sourced<Vec<&'static Preset>>,
+    /// Ports of the protected class.
+    pub(super) protected: Sourced<BTreeSet<u16>>,
+    /// Who weighs what.
+    pub(super) weights: Vec<Sourced<WeightRule>>,
+}
+
+impl Default for EffectiveShares {
+    fn default() -> Self {
+        let ShareSettings { enforce, control, protected, .. } = ShareSettings::default();
+        Self {
+            enforce: usual(enforce),
+            control: usual(control),
+            presets: usual(Vec::new()),
+            protected: usual(protected),
+            weights: Vec::new(),
+        }
+    }
 }
 
 impl EffectiveShares {
-    /// What the file leaves out is as weir has it.
-    pub fn of(layer: &ShareLayer) -> Self {
-        let ShareSettings { enforce, control, protected, .. } = ShareSettings::default();
-        let layer = layer.clone();
-        Self {
-            enforce: layer.enforce.unwrap_or(usual(enforce)),
-            control: layer.control.unwrap_or(usual(control)),
-            presets: layer.presets.unwrap_or(usual(Vec::new())),
-            protected: layer.protected.unwrap_or(usual(protected)),
-            weights: layer.weights,
-        }
-    }
-
     /// What the governor goes by.
     pub fn settings(&self) -> ShareSettings {
         ShareSettings {

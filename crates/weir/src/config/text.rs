@@ -54,12 +54,12 @@ impl<'a> Text<'a> {
 /// Puts a value where it belongs, with its origin.
 pub trait Put<T> {
     /// If it is one.
-    fn put(self, place: &mut Option<Sourced<T>>, origin: Origin) -> Result<(), String>;
+    fn put<P: From<Sourced<T>>>(self, place: &mut P, origin: Origin) -> Result<(), String>;
 }
 
 impl<T> Put<T> for Result<T, String> {
-    fn put(self, place: &mut Option<Sourced<T>>, origin: Origin) -> Result<(), String> {
-        *place = Some(Sourced { value: self?, origin });
+    fn put<P: From<Sourced<T>>>(self, place: &mut P, origin: Origin) -> Result<(), String> {
+        *place = Sourced { value: self?, origin }.into();
         Ok(())
     }
 }

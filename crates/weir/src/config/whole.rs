@@ -13,7 +13,7 @@ use super::error::ConfigError;
 use super::file::ConfigFile;
 use super::layer::{DEFAULT_FILE, Origin, Row};
 use super::settings::{Effective, Layer};
-use super::shares::{EffectiveShares, ShareLayer};
+use super::shares::EffectiveShares;
 use super::wanted::Settings;
 use crate::choice::Attach;
 use crate::error::Error;
@@ -84,8 +84,7 @@ impl Config {
 
     /// What holds of fair shares.
     pub fn shares(&self) -> EffectiveShares {
-        let said = self.file.as_ref().map(|file| &file.shares);
-        EffectiveShares::of(said.unwrap_or(&ShareLayer::default()))
+        self.file.as_ref().map(|file| file.shares.clone()).unwrap_or_default()
     }
 
     /// Where metrics are served; a row of it too.

@@ -114,10 +114,11 @@ fn what_changes_while_weir_runs_is_told_from_what_does_not() {
     let file = "user_share = \"70%\"\nperiod = \"7ms\"\nselective = true\nattach = \"native\"\ncpus = \"0\"\nnice = 1\n";
     for first in [true, false] {
         reloader.config = config("--period 5ms", file);
-        let change = reloader.change(&KEY, "eth0");
-        assert_eq!(change.governor.user_share, Share::percent(70.0).unwrap());
-        assert_eq!(change.governor.period, Nanos::from_millis(5));
-        assert!(change.selective);
+        let news = reloader.change(&KEY, "eth0");
+        let settings = reloader.settings(&KEY).unwrap();
+        assert_eq!(settings.governor.user_share, Share::percent(70.0).unwrap());
+        assert_eq!(settings.governor.period, Nanos::from_millis(5));
+        assert!(settings.selective && settings.attach == Attach::Tc);
         let restart = "takes effect when weir is restarted";
         let expected = [
             "user_share 60% -> 70% (w.toml:1)".to_owned(),
@@ -127,12 +128,12 @@ fn what_changes_while_weir_runs_is_told_from_what_does_not() {
             format!("cpus stays left alone: 0 (w.toml:5) {restart}"),
         ];
         // The second time, what could change has.
-        assert_eq!(change.news, expected[if first { 0 } else { 2 }..]);
+        assert_eq!(news, expected[if first { 0 } else { 2 }..]);
     }
     reloader.config = started;
-    let change = reloader.change(&KEY, "eth0");
+    let news = reloader.change(&KEY, "eth0");
     let back = ["user_share 70% -> 60% (w.toml:1)", "selective true -> false (default)"];
-    assert_eq!(change.news, back);
+    assert_eq!(news, back);
 }
 
 #[test]
@@ -175,7 +176,7 @@ fn what_is_to_be_protected_from_the_next_start_on_is_told() {
         let mut reloader = Reloader::new(started.clone(), vec![(KEY, started.of("eth0"))]);
         let file = "[interface.eth0]\nprotect = false\n[interface.eth1]\nprotect = true\n";
         reloader.config = read(named, file);
-        [reloader.change_shares().1, reloader.change(&KEY, "eth0").news].concat()
+        [reloader.change_shares().1, reloader.change(&KEY, "eth0")].concat()
     };
     let expected = [
         "eth1: protect takes effect when weir is restarted",

@@ -1,9 +1,10 @@
 //! `weir doctor`: what is wrong with how this host receives, before anything is attached or changed.
 //!
-//! Three steps that know nothing of each other: two samples of what the kernel has counted ([`sample`]) become one
-//! [`Reading`], from which [`diagnosis`] draws its findings, which [`print`] shows. A reading can be recorded and
-//! diagnosed elsewhere.
+//! Three steps that know nothing of each other: two samples of what the kernel has counted ([`sample`], [`between`])
+//! become one [`Reading`], from which [`diagnosis`] draws its findings, which [`print`] shows. A reading can be recorded
+//! and diagnosed elsewhere.
 
+mod between;
 mod diagnosis;
 mod print;
 mod reading;

@@ -1,4 +1,4 @@
-//! Looking: what the kernel had counted at one moment, and what two such moments say.
+//! Looking: what the kernel had counted at one moment, and how the host is set up.
 //!
 //! Only files, netlink questions and, with the privilege, one BPF program that is attached nowhere (it reads what is
 //! on top of an interface). Whatever cannot be read is told and left out.
@@ -10,7 +10,6 @@ use std::net::IpAddr;
 use std::time::Instant;
 
 use rustix::process::Pid;
-use weir_bpf::channels::Channel;
 use weir_bpf::counters::{Counters, CountersReader};
 use weir_bpf::features;
 use weir_bpf::gate::Policy;
@@ -19,23 +18,20 @@ use weir_bpf::programs::Program;
 use weir_bpf::sys::caps::{self, Capability};
 use weir_bpf::sys::divert::{self, Sight};
 use weir_bpf::sys::ethtool;
-use weir_bpf::sys::link::{LinkStats, Links};
-use weir_bpf::sys::link_list::ListedLink;
+use weir_bpf::sys::link::{LinkInfo, LinkStats, Links};
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sched::{SchedStat, SchedStatFile};
 use weir_bpf::sys::snmp::{self, TcpStats, UdpStats};
-use weir_bpf::sys::sock_diag::{LocalSocket, SocketDiag, SocketKind};
+use weir_bpf::sys::sock_diag::SocketDiag;
 use weir_bpf::sys::stat::Stat;
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::units::IfIndex;
-use weir_bpf::verdict::{Kind, Reason, Verdict};
 
-use super::reading::{
-    CpuReading, InterfaceReading, OwnerReading, Reading, SocketReading, TcpReading, UdpReading,
-};
+use super::between::Between;
+use super::reading::{InterfaceReading, Reading};
 use crate::attach;
 use crate::error::Result;
-use crate::owners::{OwnedSocket, Owner, Owners, Ownership, Process};
+use crate::owners::{Owners, Ownership};
 use crate::rps;
 use crate::status::InterfaceStatus;
 use crate::threading::THREADED;
@@ -50,7 +46,7 @@ const NEIGHBOURS: [&str; 2] = ["bpftune", "irqbalance"];
 /// Looks at a host.
 pub struct Looker {
     links: Links,
-    interfaces: Vec<ListedLink>,
+    interfaces: Vec<LinkInfo>,
     loopback: Option<IfIndex>,
     owners: Option<Owners>,
     diag: Option<SocketDiag>,
@@ -59,39 +55,39 @@ pub struct Looker {
 
 /// What the kernel had counted.
 pub struct Sample {
-    at: Instant,
-    cpus: BTreeMap<u32, CpuTimes>,
-    softnet: BTreeMap<u32, Softnet>,
-    udp: Option<UdpStats>,
-    tcp: Option<TcpStats>,
-    links: HashMap<IfIndex, LinkStats>,
+    pub(super) at: Instant,
+    pub(super) cpus: BTreeMap<u32, CpuTimes>,
+    pub(super) softnet: BTreeMap<u32, Softnet>,
+    pub(super) udp: Option<UdpStats>,
+    pub(super) tcp: Option<TcpStats>,
+    pub(super) links: HashMap<IfIndex, LinkStats>,
     /// The interfaces that weir protects...
-    running: Vec<InterfaceStatus>,
+    pub(super) running: Vec<InterfaceStatus>,
     /// ...and what its gates have counted.
-    gates: HashMap<IfIndex, Counters>,
-    ownership: Option<Ownership>,
-    half_open: BTreeMap<(IpAddr, u16, IfIndex), u32>,
+    pub(super) gates: HashMap<IfIndex, Counters>,
+    pub(super) ownership: Option<Ownership>,
+    pub(super) half_open: BTreeMap<(IpAddr, u16, IfIndex), u32>,
     /// Of those that have sockets open, by process and thread.
-    threads: HashMap<(i32, i32), SchedStat>,
+    pub(super) threads: HashMap<(i32, i32), SchedStat>,
     /// Of those that poll NAPI.
-    pollers: HashMap<i32, SchedStat>,
-    neighbours: BTreeSet<String>,
+    pub(super) pollers: HashMap<i32, SchedStat>,
+    pub(super) neighbours: BTreeSet<String>,
 }
 
 /// Of one CPU, in ticks (proc(5), `/proc/stat`).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct CpuTimes {
-    total: u64,
-    idle: u64,
-    softirq: u64,
+pub struct CpuTimes {
+    pub(super) total: u64,
+    pub(super) idle: u64,
+    pub(super) softirq: u64,
 }
 
 /// Of one CPU (`/proc/net/softnet_stat`).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Softnet {
-    processed: u64,
-    dropped: u64,
-    squeezed: u64,
+pub struct Softnet {
+    pub(super) processed: u64,
+    pub(super) dropped: u64,
+    pub(super) squeezed: u64,
 }
 
 impl Looker {
@@ -99,8 +95,8 @@ impl Looker {
     pub fn new(named: &[String]) -> Result<Self> {
         let links = Links::open()?;
         let named = named.iter().map(|name| Ok(links.index(name)?)).collect::<Result<Vec<_>>>()?;
-        let wanted = |link: &ListedLink| match named[..] {
-            [] => link.info.up && !link.loopback,
+        let wanted = |link: &LinkInfo| match named[..] {
+            [] => link.up && !link.loopback,
             _ => named.contains(&link.ifindex),
         };
         let mut interfaces = links.list()?;
@@ -164,18 +160,18 @@ impl Looker {
 
     /// What two looks say, and the facts of now.
     pub fn reading(mut self, earlier: &Sample, later: &Sample) -> Reading {
-        let seconds = later.at.duration_since(earlier.at).as_secs_f64();
+        let between = Between::new(earlier, later);
         Reading {
-            seconds,
+            seconds: between.seconds,
             kernel: kernel(),
-            cpus: cpus(earlier, later, seconds),
-            udp: udp_reading(earlier, later, seconds),
-            tcp: tcp_reading(earlier, later, seconds),
-            sockets: sockets(earlier, later, seconds),
-            loopback_pps: self.loopback.map_or(0.0, |link| received(link, earlier, later, seconds)),
+            cpus: between.cpus(),
+            udp: between.udp(),
+            tcp: between.tcp(),
+            sockets: between.sockets(),
+            loopback_pps: self.loopback.map_or(0.0, |link| between.received(link)),
             rmem_max: host_sysctl("net/core/rmem_max").and_then(|text| text.trim().parse().ok()),
             somaxconn: sysctl("net/core/somaxconn").and_then(|text| text.trim().parse().ok()),
-            interfaces: self.interfaces(earlier, later, seconds),
+            interfaces: self.interfaces(&between, &later.running),
             neighbours: later.neighbours.iter().cloned().collect(),
             protected: later
                 .running
@@ -193,24 +189,20 @@ impl Looker {
 
     fn interfaces(
         &mut self,
-        earlier: &Sample,
-        later: &Sample,
-        seconds: f64,
+        between: &Between<'_>,
+        running: &[InterfaceStatus],
     ) -> Vec<InterfaceReading> {
         let sysfs = self.seen("interfaces' settings", NetSysfs::open());
         let mut readings = Vec::new();
         for link in &self.interfaces {
-            let stats =
-                |sample: &Sample| sample.links.get(&link.ifindex).copied().unwrap_or_default();
-            let (before, after) = (stats(earlier), stats(later));
             readings.push((
                 link.ifindex,
                 InterfaceReading {
-                    name: link.info.name.clone(),
-                    takes_gate: link.info.takes_gate(),
+                    name: link.name.clone(),
+                    takes_gate: link.takes_gate(),
                     master: link.master.and_then(|master| self.links.name(master).ok()),
-                    receive_pps: received(link.ifindex, earlier, later, seconds),
-                    ring_drop_pps: rate(before.ring_dropped(), after.ring_dropped(), seconds),
+                    receive_pps: between.received(link.ifindex),
+                    ring_drop_pps: between.ring_dropped(link.ifindex),
                     ..InterfaceReading::default()
                 },
             ));
@@ -219,8 +211,8 @@ impl Looker {
         let names: Vec<String> =
             readings.iter().take(ASKED_MAX).map(|(_, reading)| reading.name.clone()).collect();
         for (ifindex, reading) in readings.iter_mut().take(ASKED_MAX) {
-            self.ask(*ifindex, sysfs.as_ref(), reading, &later.running);
-            if let Some((discarded_pps, reason)) = discarded(*ifindex, earlier, later, seconds) {
+            self.ask(*ifindex, sysfs.as_ref(), reading, running);
+            if let Some((discarded_pps, reason)) = between.discarded(*ifindex) {
                 reading.discarded_pps = discarded_pps;
                 reading.discarded_as = Some(reason.name().into());
             }
@@ -284,35 +276,8 @@ impl Looker {
     }
 }
 
-fn received(ifindex: IfIndex, earlier: &Sample, later: &Sample, seconds: f64) -> f64 {
-    let of = |sample: &Sample| sample.links.get(&ifindex).map_or(0, |stats| stats.rx_packets);
-    rate(of(earlier), of(later), seconds)
-}
-
-/// How much a gate has discarded, and as what most of it.
-fn discarded(
-    ifindex: IfIndex,
-    earlier: &Sample,
-    later: &Sample,
-    seconds: f64,
-) -> Option<(f64, Reason)> {
-    let discards = later.running.iter().any(|each| each.ifindex == ifindex && each.discards());
-    let (before, after) = (earlier.gates.get(&ifindex)?, later.gates.get(&ifindex)?);
-    let of = |reason: Reason| rate(before.get(reason).packets, after.get(reason).packets, seconds);
-    let reasons = Reason::ALL.into_iter().filter(|reason| reason.verdict() == Verdict::Discard);
-    let by_reason = reasons.map(|reason| (of(reason), reason)).filter(|(pps, _)| *pps > 0.0);
-    let by_reason: Vec<(f64, Reason)> = by_reason.filter(|_| discards).collect();
-    let most = by_reason.iter().max_by(|one, other| one.0.total_cmp(&other.0))?.1;
-    Some((by_reason.iter().map(|(pps, _)| pps).sum(), most))
-}
-
 fn kernel() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
-}
-
-/// Counters of 32 bits and those of an interface that was made anew may have gone back.
-fn rate(before: u64, after: u64, seconds: f64) -> f64 {
-    if seconds > 0.0 { after.saturating_sub(before) as f64 / seconds } else { 0.0 }
 }
 
 fn udp() -> weir_bpf::Result<UdpStats> {
@@ -353,145 +318,13 @@ fn softnets(text: &str) -> BTreeMap<u32, Softnet> {
     text.lines().filter_map(line).collect()
 }
 
-fn cpus(earlier: &Sample, later: &Sample, seconds: f64) -> Vec<CpuReading> {
-    let mut polled: HashMap<u32, f64> = HashMap::new();
-    for (tid, after) in &later.pollers {
-        let Some(before) = earlier.pollers.get(tid) else { continue };
-        if let Some(cpu) = processor(&format!("/proc/{tid}/stat")) {
-            *polled.entry(cpu).or_default() += rate(before.ran.0, after.ran.0, seconds) / 1e9;
-        }
-    }
-    let softnet = |sample: &Sample, cpu| sample.softnet.get(&cpu).copied().unwrap_or_default();
-    let reading = |(&cpu, after): (&u32, &CpuTimes)| {
-        let before = earlier.cpus.get(&cpu).copied().unwrap_or_default();
-        let total = after.total.saturating_sub(before.total);
-        let share = |before: u64, after: u64| {
-            if total == 0 { 0.0 } else { after.saturating_sub(before) as f64 / total as f64 }
-        };
-        let (old, new) = (softnet(earlier, cpu), softnet(later, cpu));
-        CpuReading {
-            cpu,
-            softirq: share(before.softirq, after.softirq),
-            napi_threads: polled.get(&cpu).copied().unwrap_or_default(),
-            idle: share(before.idle, after.idle),
-            packets_pps: rate(old.processed, new.processed, seconds),
-            backlog_drop_pps: rate(old.dropped, new.dropped, seconds),
-            squeezed_per_sec: rate(old.squeezed, new.squeezed, seconds),
-        }
-    };
-    later.cpus.iter().map(reading).collect()
-}
-
-/// Field 39 of proc(5)'s `/proc/PID/stat`.
-fn processor(path: &str) -> Option<u32> {
-    Stat::read(path)?.field(39)
-}
-
-fn udp_reading(earlier: &Sample, later: &Sample, seconds: f64) -> Option<UdpReading> {
-    let (before, after) = (earlier.udp?, later.udp?);
-    let of = |counter: fn(&UdpStats) -> u64| rate(counter(&before), counter(&after), seconds);
-    let (memory_pages, memory_limit_pages) = (udp_memory(), udp_memory_limit());
-    Some(UdpReading {
-        delivered_pps: of(|udp| udp.in_datagrams),
-        queue_full_pps: of(|udp| udp.rcvbuf_errors),
-        memory_pps: of(|udp| udp.mem_errors),
-        checksum_pps: of(|udp| udp.csum_errors),
-        no_socket_pps: of(|udp| udp.no_ports),
-        memory_pages,
-        memory_limit_pages,
-    })
-}
-
-/// Of all network namespaces together.
-fn udp_memory() -> Option<u64> {
-    let text = fs::read_to_string("/proc/thread-self/net/sockstat").ok()?;
-    let words = text.lines().find_map(|line| line.strip_prefix("UDP: "))?.split_ascii_whitespace();
-    words.skip_while(|word| *word != "mem").nth(1)?.parse().ok()
-}
-
 fn sysctl(name: &str) -> Option<String> {
     fs::read_to_string(format!("/proc/sys/{name}")).ok()
 }
 
 /// The whole host's, which its first network namespace alone shows.
-fn host_sysctl(name: &str) -> Option<String> {
+pub(super) fn host_sysctl(name: &str) -> Option<String> {
     sysctl(name).or_else(|| NetNs::open("/proc/1/ns/net").ok()?.run(|| sysctl(name)).ok()?)
-}
-
-fn udp_memory_limit() -> Option<[u64; 3]> {
-    let text = host_sysctl("net/ipv4/udp_mem")?;
-    let pages: Option<Vec<u64>> =
-        text.split_ascii_whitespace().map(|word| word.parse().ok()).collect();
-    pages?.try_into().ok()
-}
-
-fn tcp_reading(earlier: &Sample, later: &Sample, seconds: f64) -> Option<TcpReading> {
-    let (before, after) = (earlier.tcp?, later.tcp?);
-    let of = |counter: fn(&TcpStats) -> u64| rate(counter(&before), counter(&after), seconds);
-    Some(TcpReading {
-        cookies_per_sec: of(|tcp| tcp.syn_cookies_sent),
-        request_drops_per_sec: requests_dropped(&before, &after, seconds),
-        accept_queue_full_per_sec: of(|tcp| tcp.listen_overflows),
-    })
-}
-
-/// Without cookies the kernel drops requests of unknown peers from three quarters of `net.ipv4.tcp_max_syn_backlog` on,
-/// and counts these as `ListenDrops` alone (`tcp_conn_request()`).
-fn requests_dropped(before: &TcpStats, after: &TcpStats, seconds: f64) -> f64 {
-    let of = |counter: fn(&TcpStats) -> u64| rate(counter(before), counter(after), seconds);
-    let others = |tcp: &TcpStats| tcp.listen_drops.saturating_sub(tcp.listen_overflows);
-    of(|tcp| tcp.request_drops).max(of(others))
-}
-
-fn sockets(earlier: &Sample, later: &Sample, seconds: f64) -> Option<Vec<SocketReading>> {
-    let (before, after) = (earlier.ownership.as_ref()?, later.ownership.as_ref()?);
-    let mut half_open: HashMap<_, u32> = HashMap::new();
-    for (&(address, port, interface), count) in &later.half_open {
-        let channel = Channel { local: Some((address, port)), ..Channel::of_kind(Kind::Tcp) };
-        for socket in after.of(&channel, interface).iter().flat_map(Owner::local) {
-            *half_open.entry(socket.inode).or_default() += count;
-        }
-    }
-    let reading = |OwnedSocket { socket, holders }: &OwnedSocket| {
-        let dropped = socket.drops.wrapping_sub(before.drops(socket).unwrap_or(0));
-        let listener = socket.kind == SocketKind::TcpListener;
-        SocketReading {
-            listener,
-            local: local(socket),
-            port: socket.port,
-            queued: socket.queued,
-            limit: socket.limit,
-            drop_pps: rate(0, dropped.into(), seconds),
-            half_open: half_open.get(&socket.inode).filter(|_| listener).copied().unwrap_or(0),
-            owners: holders.iter().map(|process| owner(process, earlier, later, seconds)).collect(),
-        }
-    };
-    let mut sockets: Vec<SocketReading> = after.each().map(reading).collect();
-    sockets.sort_by(|one, other| (one.port, &one.local).cmp(&(other.port, &other.local)));
-    Some(sockets)
-}
-
-fn local(socket: &LocalSocket) -> String {
-    std::net::SocketAddr::new(socket.address, socket.port).to_string()
-}
-
-fn owner(process: &Process, earlier: &Sample, later: &Sample, seconds: f64) -> OwnerReading {
-    let threads = later.threads.iter().filter(|((pid, _), _)| *pid == process.pid);
-    let shares = threads.filter_map(|(id, after)| {
-        let before = earlier.threads.get(id)?;
-        let share = |before: u64, after: u64| rate(before, after, seconds) / 1e9;
-        Some((id.1, share(before.ran.0, after.ran.0), share(before.waited.0, after.waited.0)))
-    });
-    let busiest = shares.max_by(|one, other| (one.1 + one.2).total_cmp(&(other.1 + other.2)));
-    OwnerReading {
-        pid: process.pid,
-        comm: process.comm.clone(),
-        place: process.place(),
-        ran: busiest.map(|(_, ran, _)| ran.min(1.0)),
-        waited: busiest.map(|(.., waited)| waited.min(1.0)),
-        cpu: busiest
-            .and_then(|(tid, ..)| processor(&format!("/proc/{}/task/{tid}/stat", process.pid))),
-    }
 }
 
 fn threads_of_owners(ownership: &Ownership) -> HashMap<(i32, i32), SchedStat> {
@@ -531,19 +364,6 @@ fn processes() -> (HashMap<i32, SchedStat>, BTreeSet<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn requests_that_are_dropped_with_the_listeners_other_drops_are_counted() {
-        let of = |listen_drops, listen_overflows, request_drops| TcpStats {
-            listen_drops,
-            listen_overflows,
-            request_drops,
-            ..TcpStats::default()
-        };
-        let rate = |before, after| requests_dropped(&before, &after, 2.0);
-        assert_eq!(rate(of(10, 10, 0), of(1030, 30, 0)), 500.0);
-        assert_eq!(rate(of(0, 0, 0), of(80, 0, 80)), 40.0);
-    }
 
     #[test]
     fn the_kernels_tables_are_read() {

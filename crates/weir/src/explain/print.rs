@@ -175,8 +175,9 @@ impl<W: Write> Printer<'_, W> {
         notes: &[String],
         error: Option<String>,
     ) -> io::Result<()> {
-        let reasons =
-            status::by_reason(counters, Policy::On).into_iter().filter(|each| each.packets > 0);
+        let reasons = status::by_reason(counters, Policy::On)
+            .into_iter()
+            .filter(|each| each.counter.packets > 0);
         let verdicts = status::by_verdict(counters, Policy::On);
         if self.json {
             let reasons = reasons.collect();
@@ -190,10 +191,10 @@ impl<W: Write> Printer<'_, W> {
         ))?;
         let reasons: Vec<ReasonCount> = reasons.collect();
         for verdict in verdicts {
-            self.text(format_args!("  {:<8} {:>12}", verdict.verdict, verdict.packets))?;
+            self.text(format_args!("  {:<8} {:>12}", verdict.verdict, verdict.counter.packets))?;
             for reason in reasons.iter().filter(|reason| reason.verdict == verdict.verdict) {
-                let ReasonCount { reason, packets, description, .. } = reason;
-                self.text(format_args!("    {packets:>17}  {reason:<18} {description}"))?;
+                let ReasonCount { reason, counter, description, .. } = reason;
+                self.text(format_args!("    {:>17}  {reason:<18} {description}", counter.packets))?;
             }
         }
         for note in notes {

@@ -71,8 +71,8 @@ fn only(links: &Links) -> Result<IfIndex> {
     let mut found = Vec::new();
     for link in links.list()? {
         if !link.loopback
-            && link.info.up
-            && link.info.takes_gate()
+            && link.up
+            && link.takes_gate()
             && !links.addresses(link.ifindex)?.is_empty()
         {
             found.push(link);
@@ -86,7 +86,7 @@ fn only(links: &Links) -> Result<IfIndex> {
         )),
         _ => Err(undecided(
             "several interfaces here are up and have addresses",
-            found.into_iter().map(|link| link.info.name),
+            found.into_iter().map(|link| link.name),
         )),
     }
 }

@@ -66,9 +66,11 @@ const GAUGES: [(&str, &str, Values<f64>); 9] = [
 /// The same, of counters; they follow the gauges.
 const COUNTERS: [(&str, &str, Values<u64>); 6] = [
     ("packets", "Packets since protection began, by verdict and reason", |status| {
-        by_reason(status, |reason| reason.packets)
+        by_reason(status, |reason| reason.counter.packets)
     }),
-    ("bytes", "Bytes of their Ethernet frames", |status| by_reason(status, |reason| reason.bytes)),
+    ("bytes", "Bytes of their Ethernet frames", |status| {
+        by_reason(status, |reason| reason.counter.bytes)
+    }),
     (
         "ring_drops",
         "Packets for which the NIC's ring had no room, since the interface was made",

@@ -5,15 +5,16 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
 use weir_bpf::sys::netns::NetNs;
 
 use super::openmetrics;
 use crate::error::{Error, Result};
+use crate::ready;
 use crate::rundir::{RUN_DIR, RunDir};
 use crate::status::InterfaceStatus;
 
@@ -49,12 +50,8 @@ pub fn serve(address: SocketAddr) -> Result<SocketAddr> {
 fn answer_all(listener: &TcpListener, netns: u64) {
     let mut clients: Vec<Client> = Vec::new();
     loop {
-        let streams = clients.iter().map(|client| PollFd::new(&client.stream, PollFlags::IN));
-        let mut fds: Vec<PollFd<'_>> = streams.collect();
-        fds.push(PollFd::new(listener, PollFlags::IN));
-        // Interrupted: nothing has come.
-        let _ = poll(&mut fds, None);
-        let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        let streams = clients.iter().map(|client| client.stream.as_fd());
+        let ready = ready::wait(streams.chain([listener.as_fd()]), None).unwrap_or_default();
         let mut each = ready.into_iter();
         clients.retain_mut(|client| each.next() != Some(true) || client.is_to_go_on(netns));
         if each.next() == Some(true)

@@ -10,13 +10,13 @@ mod sides;
 
 use std::cell::RefCell;
 use std::io::Write;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrV6, SocketFlags, SocketType};
 use rustix::net::{ipproto, sendto, socket_with};
@@ -35,6 +35,7 @@ use crate::error::{Error, Result};
 use crate::named_file;
 use crate::out;
 use crate::privilege;
+use crate::ready;
 use crate::signals::{self, Signals};
 
 /// For the programs, and for the ICMP messages of `reject`.
@@ -237,18 +238,10 @@ impl Screen<'_> {
                 self.judge(asked)?;
             }
             let wait = if count == 0 { BEAT } else { Duration::ZERO };
-            let wait = Timespec::try_from(wait).unwrap_or(Timespec { tv_sec: 0, tv_nsec: 0 });
-            let mut fds = [
-                PollFd::new(&signals.stop, PollFlags::IN),
-                PollFd::new(&signals.hangup, PollFlags::IN),
-                PollFd::new(asked_for_stats, PollFlags::IN),
-                PollFd::new(reader, PollFlags::IN),
-            ];
-            match poll(&mut fds, Some(&wait)) {
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(errno) => return Err(Error::system("wait for packets", errno)),
-            }
-            let [stop, hangup, stats] = [0, 1, 2].map(|at: usize| !fds[at].revents().is_empty());
+            let asked = [signals.stop.as_fd(), signals.hangup.as_fd(), asked_for_stats.as_fd()];
+            let ready = ready::wait(asked.into_iter().chain([reader.as_fd()]), Some(wait));
+            let ready = ready.map_err(|errno| Error::system("wait for packets", errno))?;
+            let [stop, hangup, stats] = [0, 1, 2].map(|at: usize| ready[at]);
             if stop {
                 return Ok(());
             }

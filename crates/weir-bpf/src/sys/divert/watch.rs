@@ -10,13 +10,12 @@ use rustix::net::netlink;
 use super::device::DeviceProbe;
 use super::diversion::{Diversion, Sight};
 use super::kind::DiversionKind;
-use super::link::Link;
 use super::nfnetlink::NFNL_SUBSYS_NFTABLES;
 use super::nft::{self, Rules};
 use super::translation::Translation;
-use super::{legacy, proc, programs, rules, tc};
+use super::{legacy, link, proc, programs, rules, tc};
 use crate::error::{Error, Result};
-use crate::sys::link::object;
+use crate::sys::link::{LinkInfo, object};
 use crate::sys::netlink::{Message, Socket};
 use crate::sys::netns::NetNs;
 use crate::sys::packet;
@@ -85,14 +84,14 @@ pub struct DiversionWatch {
 /// What the kernel tells of by rtnetlink whenever it changes.
 #[derive(Clone)]
 struct Routed {
-    link: Link,
+    link: LinkInfo,
     own_programs: Vec<u32>,
     found: Vec<Diversion>,
 }
 
 impl Routed {
     fn read(ifindex: IfIndex, own_programs: &[u32]) -> rustix::io::Result<Self> {
-        let link = Link::of(ifindex)?;
+        let link = link::look_up(ifindex)?;
         let mut found = proc::multicast_forwarding(&link.name);
         found.extend(tc::filters(ifindex, own_programs));
         found.extend(rules::policy_routing(&link.name));
@@ -195,7 +194,7 @@ impl DiversionWatch {
         };
         let mut found = routed.found.clone();
         match self.probe.look(self.ifindex) {
-            Ok(device) => found.extend(routed.link.diversions(device, self.sight)),
+            Ok(device) => found.extend(link::diversions(&routed.link, device, self.sight)),
             Err(error) => found.push(Diversion::unknown("interfaces on top", error)),
         }
         found.extend(self.tables(&routed.link.name));

@@ -1,0 +1,210 @@
+//! What two looks say of the time between them.
+
+use std::collections::HashMap;
+use std::fs;
+
+use weir_bpf::channels::Channel;
+use weir_bpf::sys::link::LinkStats;
+use weir_bpf::sys::snmp::{TcpStats, UdpStats};
+use weir_bpf::sys::sock_diag::{LocalSocket, SocketKind};
+use weir_bpf::sys::stat::Stat;
+use weir_bpf::units::IfIndex;
+use weir_bpf::verdict::{Kind, Reason, Verdict};
+
+use super::reading::{CpuReading, OwnerReading, SocketReading, TcpReading, UdpReading};
+use super::sample::{CpuTimes, Sample, host_sysctl};
+use crate::owners::{OwnedSocket, Owner, Process};
+
+/// Two looks.
+pub struct Between<'a> {
+    earlier: &'a Sample,
+    later: &'a Sample,
+    /// The time between them.
+    pub seconds: f64,
+}
+
+impl<'a> Between<'a> {
+    /// The one before comes first.
+    pub fn new(earlier: &'a Sample, later: &'a Sample) -> Self {
+        Self { earlier, later, seconds: later.at.duration_since(earlier.at).as_secs_f64() }
+    }
+
+    /// Counters of 32 bits and those of an interface that was made anew may have gone back.
+    fn rate(&self, before: u64, after: u64) -> f64 {
+        if self.seconds > 0.0 { after.saturating_sub(before) as f64 / self.seconds } else { 0.0 }
+    }
+
+    /// Packets that an interface has received.
+    pub fn received(&self, ifindex: IfIndex) -> f64 {
+        let of = |sample: &Sample| sample.links.get(&ifindex).map_or(0, |stats| stats.rx_packets);
+        self.rate(of(self.earlier), of(self.later))
+    }
+
+    /// Packets for which an interface's receive ring had no room.
+    pub fn ring_dropped(&self, ifindex: IfIndex) -> f64 {
+        let of = |sample: &Sample| sample.links.get(&ifindex).map_or(0, LinkStats::ring_dropped);
+        self.rate(of(self.earlier), of(self.later))
+    }
+
+    /// How much a gate has discarded, and as what most of it.
+    pub fn discarded(&self, ifindex: IfIndex) -> Option<(f64, Reason)> {
+        self.later.running.iter().find(|each| each.ifindex == ifindex && each.discards())?;
+        let gates = (self.later.gates.get(&ifindex)?, self.earlier.gates.get(&ifindex)?);
+        let discards = gates.0.since(gates.1);
+        Some((self.rate(0, discards.verdict(Verdict::Discard).packets), discards.top_discard()?))
+    }
+
+    /// What the CPUs did.
+    pub fn cpus(&self) -> Vec<CpuReading> {
+        let mut polled: HashMap<u32, f64> = HashMap::new();
+        for (tid, after) in &self.later.pollers {
+            let Some(before) = self.earlier.pollers.get(tid) else { continue };
+            if let Some(cpu) = processor(&format!("/proc/{tid}/stat")) {
+                *polled.entry(cpu).or_default() += self.rate(before.ran.0, after.ran.0) / 1e9;
+            }
+        }
+        let softnet = |sample: &Sample, cpu| sample.softnet.get(&cpu).copied().unwrap_or_default();
+        let reading = |(&cpu, after): (&u32, &CpuTimes)| {
+            let before = self.earlier.cpus.get(&cpu).copied().unwrap_or_default();
+            let total = after.total.saturating_sub(before.total);
+            let share = |before: u64, after: u64| {
+                if total == 0 { 0.0 } else { after.saturating_sub(before) as f64 / total as f64 }
+            };
+            let (old, new) = (softnet(self.earlier, cpu), softnet(self.later, cpu));
+            CpuReading {
+                cpu,
+                softirq: share(before.softirq, after.softirq),
+                napi_threads: polled.get(&cpu).copied().unwrap_or_default(),
+                idle: share(before.idle, after.idle),
+                packets_pps: self.rate(old.processed, new.processed),
+                backlog_drop_pps: self.rate(old.dropped, new.dropped),
+                squeezed_per_sec: self.rate(old.squeezed, new.squeezed),
+            }
+        };
+        self.later.cpus.iter().map(reading).collect()
+    }
+
+    /// What happened to UDP.
+    pub fn udp(&self) -> Option<UdpReading> {
+        let (before, after) = (self.earlier.udp?, self.later.udp?);
+        let of = |counter: fn(&UdpStats) -> u64| self.rate(counter(&before), counter(&after));
+        let (memory_pages, memory_limit_pages) = (udp_memory(), udp_memory_limit());
+        Some(UdpReading {
+            delivered_pps: of(|udp| udp.in_datagrams),
+            queue_full_pps: of(|udp| udp.rcvbuf_errors),
+            memory_pps: of(|udp| udp.mem_errors),
+            checksum_pps: of(|udp| udp.csum_errors),
+            no_socket_pps: of(|udp| udp.no_ports),
+            memory_pages,
+            memory_limit_pages,
+        })
+    }
+
+    /// What happened to TCP.
+    pub fn tcp(&self) -> Option<TcpReading> {
+        let (before, after) = (self.earlier.tcp?, self.later.tcp?);
+        let of = |counter: fn(&TcpStats) -> u64| self.rate(counter(&before), counter(&after));
+        Some(TcpReading {
+            cookies_per_sec: of(|tcp| tcp.syn_cookies_sent),
+            request_drops_per_sec: self.rate(0, requests_dropped(&before, &after)),
+            accept_queue_full_per_sec: of(|tcp| tcp.listen_overflows),
+        })
+    }
+
+    /// The sockets.
+    pub fn sockets(&self) -> Option<Vec<SocketReading>> {
+        let (before, after) = (self.earlier.ownership.as_ref()?, self.later.ownership.as_ref()?);
+        let mut half_open: HashMap<_, u32> = HashMap::new();
+        for (&(address, port, interface), count) in &self.later.half_open {
+            let channel = Channel { local: Some((address, port)), ..Channel::of_kind(Kind::Tcp) };
+            for socket in after.of(&channel, interface).iter().flat_map(Owner::local) {
+                *half_open.entry(socket.inode).or_default() += count;
+            }
+        }
+        let reading = |OwnedSocket { socket, holders }: &OwnedSocket| {
+            let dropped = socket.drops.wrapping_sub(before.drops(socket).unwrap_or(0));
+            let listener = socket.kind == SocketKind::TcpListener;
+            SocketReading {
+                listener,
+                local: local(socket),
+                port: socket.port,
+                queued: socket.queued,
+                limit: socket.limit,
+                drop_pps: self.rate(0, dropped.into()),
+                half_open: half_open.get(&socket.inode).filter(|_| listener).copied().unwrap_or(0),
+                owners: holders.iter().map(|process| self.owner(process)).collect(),
+            }
+        };
+        let mut sockets: Vec<SocketReading> = after.each().map(reading).collect();
+        sockets.sort_by(|one, other| (one.port, &one.local).cmp(&(other.port, &other.local)));
+        Some(sockets)
+    }
+
+    fn owner(&self, process: &Process) -> OwnerReading {
+        let threads = self.later.threads.iter().filter(|((pid, _), _)| *pid == process.pid);
+        let shares = threads.filter_map(|(id, after)| {
+            let before = self.earlier.threads.get(id)?;
+            let share = |before: u64, after: u64| self.rate(before, after) / 1e9;
+            Some((id.1, share(before.ran.0, after.ran.0), share(before.waited.0, after.waited.0)))
+        });
+        let busiest = shares.max_by(|one, other| (one.1 + one.2).total_cmp(&(other.1 + other.2)));
+        OwnerReading {
+            pid: process.pid,
+            comm: process.comm.clone(),
+            place: process.place(),
+            ran: busiest.map(|(_, ran, _)| ran.min(1.0)),
+            waited: busiest.map(|(.., waited)| waited.min(1.0)),
+            cpu: busiest
+                .and_then(|(tid, ..)| processor(&format!("/proc/{}/task/{tid}/stat", process.pid))),
+        }
+    }
+}
+
+/// Field 39 of proc(5)'s `/proc/PID/stat`.
+fn processor(path: &str) -> Option<u32> {
+    Stat::read(path)?.field(39)
+}
+
+/// Without cookies the kernel drops requests of unknown peers from three quarters of `net.ipv4.tcp_max_syn_backlog` on,
+/// and counts these as `ListenDrops` alone (`tcp_conn_request()`).
+fn requests_dropped(before: &TcpStats, after: &TcpStats) -> u64 {
+    let of = |counter: fn(&TcpStats) -> u64| counter(after).saturating_sub(counter(before));
+    let others = |tcp: &TcpStats| tcp.listen_drops.saturating_sub(tcp.listen_overflows);
+    of(|tcp| tcp.request_drops).max(of(others))
+}
+
+/// Of all network namespaces together.
+fn udp_memory() -> Option<u64> {
+    let text = fs::read_to_string("/proc/thread-self/net/sockstat").ok()?;
+    let words = text.lines().find_map(|line| line.strip_prefix("UDP: "))?.split_ascii_whitespace();
+    words.skip_while(|word| *word != "mem").nth(1)?.parse().ok()
+}
+
+fn udp_memory_limit() -> Option<[u64; 3]> {
+    let text = host_sysctl("net/ipv4/udp_mem")?;
+    let pages: Option<Vec<u64>> =
+        text.split_ascii_whitespace().map(|word| word.parse().ok()).collect();
+    pages?.try_into().ok()
+}
+
+fn local(socket: &LocalSocket) -> String {
+    std::net::SocketAddr::new(socket.address, socket.port).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_that_are_dropped_with_the_listeners_other_drops_are_counted() {
+        let of = |listen_drops, listen_overflows, request_drops| TcpStats {
+            listen_drops,
+            listen_overflows,
+            request_drops,
+            ..TcpStats::default()
+        };
+        let dropped = |before, after| requests_dropped(&before, &after);
+        assert_eq!(dropped(of(10, 10, 0), of(1030, 30, 0)), 1000);
+        assert_eq!(dropped(of(0, 0, 0), of(80, 0, 80)), 80);
+    }
+}

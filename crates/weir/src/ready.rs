@@ -1,0 +1,26 @@
+//! Waiting for one of several descriptors.
+
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+/// Which of them are readable, or at their end. Waits until one is, `most` has passed or a signal has come.
+pub fn wait<'a>(
+    fds: impl IntoIterator<Item = BorrowedFd<'a>>,
+    most: Option<Duration>,
+) -> rustix::io::Result<Vec<bool>> {
+    let fds = fds.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+    let mut fds: Vec<PollFd<'_>> = fds.collect();
+    // What is too long for the kernel is for ever.
+    let mut timeout = most.and_then(|most| Timespec::try_from(most).ok());
+    while let Err(errno) = poll(&mut fds, timeout.as_ref()) {
+        if errno != Errno::INTR {
+            return Err(errno);
+        }
+        // What the signal's handler has written is there.
+        timeout = Some(Timespec::default());
+    }
+    Ok(fds.iter().map(|fd| !fd.revents().is_empty()).collect())
+}
