@@ -6,6 +6,7 @@ use weir_bpf::bare::Bare;
 use weir_bpf::sys::sched::SchedPolicy;
 use weir_bpf::units::Nice;
 
+use crate::apps::OWN;
 use crate::host::quota::UNLIMITED;
 
 /// Who runs the driver's poll.
@@ -35,6 +36,12 @@ pub struct DaemonSpec {
     pub binary: Option<PathBuf>,
     /// Options of `weir run`, before the interface.
     pub options: Vec<String>,
+}
+
+impl DaemonSpec {
+    pub fn path(&self) -> PathBuf {
+        self.binary.clone().unwrap_or_else(|| OWN.into())
+    }
 }
 
 /// One of the things compared.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use clap::Args;
 
 use crate::apps::OWN;
-use crate::arm::Arm;
+use crate::arm::{Arm, DaemonSpec};
 use crate::bench::Bench;
 use crate::engine;
 use crate::error::{Error, Result, cannot};
@@ -210,9 +210,8 @@ impl<'a> Plan<'a> {
 
     /// What tells a run of this plan from another, so that a run that was stopped goes on only as it began.
     fn identity(&self, head: &Head) -> Result<String> {
-        let binary = |arm: &Arm| arm.daemon.as_ref().and_then(|daemon| daemon.binary.clone());
-        let paths = self.arms.iter().filter_map(binary).chain([OWN.into()]);
-        let paths: BTreeSet<PathBuf> = paths.collect();
+        let paths = self.arms.iter().flat_map(|arm| &arm.daemon).map(DaemonSpec::path);
+        let paths: BTreeSet<PathBuf> = paths.chain([OWN.into()]).collect();
         let executables = paths.iter().map(|path| contents(path)).collect::<Result<Vec<_>>>()?;
         let arms: Vec<_> = self.arms.iter().map(|arm| (&arm.name, &arm.daemon)).collect();
         let points: Vec<_> = self.points.iter().map(|(case, load)| (&case.name, load)).collect();

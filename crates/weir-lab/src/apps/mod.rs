@@ -81,6 +81,14 @@ pub enum Client {
     Parity(parity::Talk, u16),
 }
 
+impl Job {
+    /// What ends it. A daemon is to put everything back, a server to end its own processes; an application that is
+    /// stopped would not see SIGTERM.
+    pub(crate) fn end(&self) -> Signal {
+        if matches!(self, Self::Program(..)) { Signal::TERM } else { Signal::KILL }
+    }
+}
+
 impl Client {
     fn run(&self, host: IpAddr, shared: &SharedCounters) -> io::Result<()> {
         let at = |port: &u16| SocketAddr::new(host, *port);
@@ -141,10 +149,7 @@ pub fn run(WorkerArgs { order }: WorkerArgs) -> Result<()> {
         setsid().map_err(cannot("leave the session of", "the lab"))?;
         return quota::put_back(values);
     }
-    // A daemon is to put everything back, a server to end its own processes; an application that is
-    // stopped would not see SIGTERM.
-    let end = if matches!(order.job, Job::Program(..)) { Signal::TERM } else { Signal::KILL };
-    set_parent_process_death_signal(Some(end))
+    set_parent_process_death_signal(Some(order.job.end()))
         .map_err(cannot("tie to its parent", "the worker"))?;
     // The controller may have ended before the request above.
     if std::os::unix::process::parent_id() != order.parent {

@@ -29,7 +29,7 @@ use crate::host::topology::Host;
 use crate::host::wire::{FLOOD_NET, far_interrupts, sink, slow_egress};
 use crate::meter;
 use crate::probe::Probe;
-use crate::programs::{Client as RealClient, Figures, Place};
+use crate::programs::{Client as RealClient, Place};
 use crate::reading::{Counter, Reading};
 use crate::run::Trial;
 use crate::scene::{Books, Client, Need, Scene, Watch};
@@ -43,8 +43,6 @@ const SPIN_UP: Duration = Duration::from_millis(10);
 const SLICE: Duration = Duration::from_millis(10);
 /// How long a client may take until each of its connections has been used, and a gate until it judges.
 const UNDER_WAY_DEADLINE: Duration = Duration::from_secs(10);
-/// A program's client that has not ended so long after its time is ended.
-const CLIENT_GRACE: Duration = Duration::from_secs(15);
 
 pub fn trial(
     bench: &mut Bench,
@@ -136,7 +134,7 @@ fn watch(
         let arrivals = arrivals(&probe, window, stop)?;
         let (closed, last) = (probe.read()?, watching.polls());
         let length = began.elapsed();
-        let report = real.map(|real| report(real, stop)).transpose()?;
+        let report = real.map(|real| real.report(stop)).transpose()?;
         Ok::<_, Error>(Window { opened, closed, length, polls: first.zip(last), arrivals, report })
     };
     let window =
@@ -197,12 +195,6 @@ fn start_program(probe: &Probe<'_>, window: Duration) -> Result<Option<RealClien
         directory: bench.topology.directory("clients")?,
     };
     RealClient::start(kind, more, &place, window.as_secs()).map(Some)
-}
-
-/// Waits until a program has ended, and reads what it says.
-fn report(mut real: RealClient, stop: &Stop) -> Result<Figures> {
-    until(CLIENT_GRACE, || stop.check().map(|()| (!real.is_running()).then_some(())))?;
-    real.finish()
 }
 
 /// Lets a client of the lab's own send, or not.
