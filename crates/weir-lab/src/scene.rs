@@ -9,6 +9,7 @@ use crate::programs::{CaptureKind, ClientKind, ServerKind};
 use crate::run::Load;
 
 pub use crate::apps::Client;
+pub use crate::apps::compute::Beside;
 
 /// Port of the application that is flooded.
 pub const FLOODED_PORT: u16 = 5000;
@@ -153,23 +154,6 @@ impl Flow {
     pub fn light(port: u16, pps: f64) -> Self {
         Self { light: true, ..Self::udp(port, Load::Rate(pps)) }
     }
-}
-
-/// A process beside the applications, on the tested CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Beside {
-    /// Computes without pause, at this nice value.
-    Hog(i32),
-    /// The same for 4 ms of each 100.
-    Bursts,
-    /// The same of `SCHED_IDLE`.
-    IdleHog,
-    /// The same in a CPU control group of its own.
-    GroupHog,
-    /// Computes when nobody else wants the CPU, and yields, so that leaving idle is not measured (LRP 4.1).
-    Spinner,
-    /// Sleeps, again and again, and notes how late it wakes: as one that waits for a key.
-    Interactive,
 }
 
 /// What the wire or the host has beyond an address at each end.

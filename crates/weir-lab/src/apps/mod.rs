@@ -27,7 +27,7 @@ use weir_bpf::sys::sched;
 use weir_bpf::sys::shared_memory::SharedCounters;
 use weir_bpf::units::{CpuId, Nice};
 
-pub use self::compute::Pauses;
+use self::compute::Beside;
 use crate::error::{Error, Result, cannot};
 use crate::host::quota;
 
@@ -49,14 +49,7 @@ pub enum Job {
     Client(IpAddr, Client),
     /// Times a calibrated loop again and again.
     SpeedProbe,
-    /// Notes how late it wakes.
-    Interactive,
-    /// Computes without pause: the CPU hog.
-    Compute {
-        /// Of `SCHED_IDLE`.
-        idle: bool,
-        pauses: Pauses,
-    },
+    Beside(Beside),
     /// Writes these sysctls of net.core when the lab has ended.
     PutBack(Vec<(String, String)>),
     /// Becomes another program inside the namespace: its path, its name, its arguments.
@@ -180,8 +173,7 @@ pub fn run(WorkerArgs { order }: WorkerArgs) -> Result<()> {
         Job::Unread(addresses) => unread::run(addresses, shared),
         Job::Client(host, client) => client.run(host, shared),
         Job::SpeedProbe => compute::speed_probe(shared),
-        Job::Interactive => compute::interactive(shared),
-        Job::Compute { idle, pauses } => compute::hog(idle, pauses, shared),
+        Job::Beside(kind) => kind.run(shared),
         Job::Program(..) | Job::PutBack(_) => Ok(()),
     }
     .map_err(failed)
