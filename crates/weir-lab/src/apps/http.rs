@@ -95,7 +95,6 @@ pub fn ask(
         }
         Ok(())
     })
-    .map(drop)
 }
 
 fn connect(server: SocketAddr) -> io::Result<TcpStream> {
