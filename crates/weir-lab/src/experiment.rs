@@ -192,8 +192,6 @@ pub struct Table {
     pub figures: &'static [&'static Metric],
     /// Rows of these cases.
     pub cases: Cases,
-    /// Figures are divided by the same arm's at load 0.
-    pub of_unloaded: bool,
 }
 
 /// The experiment's figure.

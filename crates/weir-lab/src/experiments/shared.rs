@@ -47,15 +47,13 @@ pub(super) const USUAL: Experiment = Experiment {
     notes: "",
 };
 
-/// Tables: of each its title, the cases of its rows, and the metrics of a cell, as they are or of the
-/// unloaded arm's.
+/// Tables: of each its title, the cases of its rows, and the metrics of a cell.
 macro_rules! tables {
-    ($($title:literal in $cases:expr => $($metric:ident),+ $(of $unloaded:ident)?;)*) => {
+    ($($title:literal in $cases:expr => $($metric:ident),+;)*) => {
         &[$(crate::experiment::Table {
             title: $title,
             figures: &[$(&crate::metric::m::$metric),+],
             cases: $cases,
-            of_unloaded: matches!(stringify!($($unloaded)?).as_bytes(), b"unloaded"),
         }),*]
     };
 }
