@@ -5,11 +5,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use crate::arm::{Arm, DaemonSpec};
-use crate::difference::{Part, Row, logarithm, metrics, speed_warning};
+use crate::difference::{Part, Row, logarithm, speed_warning};
 use crate::error::{Error, Result};
 use crate::experiment::Experiment;
 use crate::lab::{Plan, Wish};
-use crate::metric::Metric;
+use crate::metric::{Better, METRICS, Metric};
 use crate::view::View;
 
 /// Pairs of trials at each point, unless asked otherwise: enough for ten figures of merit
@@ -112,6 +112,15 @@ pub fn part(view: &View<'_>, sides: &[Side; 2], seed: u64) -> Part {
         warnings: warning.into_iter().collect(),
         rows: metrics(view.experiment).filter_map(|metric| row(view, arms, metric)).collect(),
     }
+}
+
+/// What is compared of an experiment, and whether it is judged: the figures of merit first, then every
+/// other metric of which more or less is better.
+fn metrics(experiment: &Experiment) -> impl Iterator<Item = (&'static Metric, bool)> {
+    let merits = experiment.merits;
+    let other = |metric: &&&Metric| metric.better != Better::Neither && !merits.contains(metric);
+    let others = METRICS.iter().filter(other).map(|metric| (*metric, false));
+    merits.iter().map(|metric| (*metric, true)).chain(others)
 }
 
 /// A metric at all points: all pairs of a repeat make one pair, of their geometric means.
