@@ -193,7 +193,7 @@ pub enum Watch {
 /// How a trial's packets are accounted for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Books {
-    /// The generator's datagrams, until applications receive them.
+    /// The generator's datagrams, or a client's, until applications receive them.
     #[default]
     Udp,
     /// Every IP packet of generator and client, until UDP's end or IP's.
@@ -204,8 +204,6 @@ pub enum Books {
     Ring,
     /// The same, but some a capture in the driver ends before the gate.
     Tap,
-    /// A client's datagrams, until servers received and answered them.
-    Client,
     /// Not counted: what was lost is told, not balanced.
     None,
 }

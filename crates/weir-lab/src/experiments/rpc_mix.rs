@@ -69,7 +69,6 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
         apps,
         client: Some(Client::Rpc { worker: PORT, servers, outstanding: OUTSTANDING }),
         needs: vec![Need::FarEnd],
-        books: Books::Client,
         without_generator: true,
         ..Scene::default()
     })

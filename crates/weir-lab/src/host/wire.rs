@@ -91,7 +91,11 @@ pub fn meet(topology: &Topology, host: &Host, need: Need, wire: Wire, cpu: CpuId
             links.add_neighbour(host.generator_ifindex, host.address.1.into(), host.mac.1)?;
             Ok(host.links.add_neighbour(host.ifindex, client.into(), host.mac.0)?)
         }
-        Need::OtherFamily => host.add_ipv6(),
+        Need::OtherFamily => {
+            let (generator, own) = host.address6;
+            host.links.add_address(host.ifindex, own.into(), 64)?;
+            Ok(host.links.add_neighbour(host.ifindex, generator.into(), host.mac.0)?)
+        }
     }
 }
 
