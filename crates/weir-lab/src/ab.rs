@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 
 use crate::arm::{Arm, DaemonSpec};
 use crate::difference::{Part, Row, logarithm, speed_warning};
@@ -20,9 +19,7 @@ const PAIRS: u32 = 10;
 pub struct Side {
     /// As arms and results are named: `A: weir --nice 0`.
     pub name: String,
-    /// The executable; `None`: this one.
-    pub binary: Option<PathBuf>,
-    pub options: Vec<String>,
+    pub daemon: DaemonSpec,
 }
 
 impl Side {
@@ -54,7 +51,7 @@ impl Side {
         // Not the path: results are for others to read too.
         let name = format!("{label}: {}", first.rsplit('/').next().unwrap_or(first));
         let name = options.iter().fold(name, |name, option| name + " " + option);
-        Ok(Self { name, binary, options })
+        Ok(Self { name, daemon: DaemonSpec { binary, options } })
     }
 }
 
@@ -76,7 +73,7 @@ pub fn plan<'a>(
 ) -> Result<Plan<'a>> {
     let main = main_arm(experiment)?;
     let arm = |side: &Side| {
-        let Side { name, binary, options } = side.clone();
+        let Side { name, daemon: DaemonSpec { binary, options } } = side.clone();
         let own = main.daemon.iter().flat_map(|daemon| without(&daemon.options, &options));
         let options = own.chain(options.iter().cloned()).collect();
         Arm { name, daemon: Some(DaemonSpec { binary, options }), ..main.clone() }
@@ -165,11 +162,11 @@ mod tests {
     #[test]
     fn a_side_is_an_executable_and_options() {
         let side = Side::parse("B", "weir  --nice 0").unwrap();
-        assert_eq!((side.name.as_str(), side.binary), ("B: weir --nice 0", None));
-        assert_eq!(side.options, ["--nice", "0"]);
+        assert_eq!((side.name.as_str(), side.daemon.binary), ("B: weir --nice 0", None));
+        assert_eq!(side.daemon.options, ["--nice", "0"]);
         let shell = Side::parse("A", "/bin/sh --attach tc").unwrap();
         assert_eq!(shell.name, "A: sh --attach tc");
-        assert!(shell.binary.unwrap().is_absolute());
+        assert!(shell.daemon.binary.unwrap().is_absolute());
         for bad in ["", "no/such/weir", "/etc/passwd", "/bin"] {
             let refused = Side::parse("A", bad).unwrap_err().to_string();
             assert!(refused.contains("no such executable; begin with its path"), "{refused}");

@@ -90,24 +90,22 @@ impl<'a> Plan<'a> {
             false => wish.arms.clone(),
         };
         let all = (experiment.cases)();
-        let asked = &wish.cases;
-        let wanted = |case: &&Case| match asked.as_slice() {
+        let is_asked = |case: &&Case| match wish.cases.as_slice() {
             [] if quick => case.quick,
             [] => case.full,
             // In a quick run, all that a quick run can do.
             [one] if one == "all" => true,
             named => named.contains(&case.name),
         };
-        let named: Vec<&Case> = all.iter().filter(wanted).collect();
-        let beside = |case: &&Case| {
-            named.iter().any(|n| n.name == case.name || n.against == Some(case.name.as_str()))
+        let is_wanted = |case: &&Case| {
+            let mut asked = all.iter().filter(is_asked);
+            asked.any(|one| one.name == case.name || one.against == Some(&*case.name))
         };
-        let cases: Vec<Case> = all.iter().filter(beside).cloned().collect();
-        let unknown = asked.iter().find(|n| *n != "all" && all.iter().all(|c| c.name != **n));
-        if let (Some(name), true) = (unknown, cases.is_empty()) {
+        let cases: Vec<&Case> = all.iter().filter(is_wanted).collect();
+        if cases.is_empty() {
             let names: Vec<&str> = all.iter().map(|case| case.name.as_str()).collect();
             return Err(Error::refused(
-                format!("{} has no case {name:?}", experiment.name),
+                format!("{} has no case {:?}", experiment.name, wish.cases.join(",")),
                 format!("its cases are {}", names.join(", ")),
             ));
         }
