@@ -90,11 +90,11 @@ impl Row {
         [a, b]: [&[f64]; 2],
     ) -> Option<Self> {
         let logarithms = [a, b].map(|figures| figures.iter().copied().map(logarithm).collect());
-        let row = Self {
+        Some(Self {
             metric,
             at,
-            a: median(a.iter().copied()),
-            b: median(b.iter().copied()),
+            a: median(a.iter().copied())?,
+            b: median(b.iter().copied())?,
             ratio: None,
             interval: None,
             counts: [a.len(), b.len()],
@@ -102,8 +102,7 @@ impl Row {
             verdict: if judged { Verdict::TooFew } else { Verdict::Information },
             points: vec![],
             logarithms,
-        };
-        (!a.is_empty() && !b.is_empty()).then_some(row)
+        })
     }
 
     /// The mean of points: of each repeat the geometric mean.

@@ -152,18 +152,16 @@ impl<'a> Plan<'a> {
         let mut draw = self.random.map(|seed| fastrand::Rng::with_seed(seed ^ u64::from(repeat)));
         let turned = repeat as usize;
         let mut order = vec![];
-        for position in 0..self.points.len() {
-            let last = self.points.len() - 1;
-            let at = if turned.is_multiple_of(2) { position } else { last - position };
-            let (case, load) = &self.points[at];
+        let mut points: Vec<_> = self.points.iter().collect();
+        if !turned.is_multiple_of(2) {
+            points.reverse();
+        }
+        for (position, (case, load)) in points.into_iter().enumerate() {
             let mut arms: Vec<&Arm> = self.arms.iter().collect();
+            let by = (turned + position) % arms.len().max(1);
             match &mut draw {
                 Some(draw) => draw.shuffle(&mut arms),
-                None if !arms.is_empty() => {
-                    let by = (turned + position) % arms.len();
-                    arms.rotate_left(by);
-                }
-                None => {}
+                None => arms.rotate_left(by),
             }
             arms.retain(|arm| !(self.experiment.skip)(&arm.name, &case.name, *load));
             order.extend(arms.into_iter().map(|arm| (arm, case, *load)));

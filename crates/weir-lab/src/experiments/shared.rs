@@ -19,7 +19,7 @@ pub(super) use crate::scene::{
     App, AppKind, Beside, Books, CLOSED_PORT, Client, ECHO_PORT, FLOODED_PORT, Flow, From,
     LIGHT_PORT, Need, RANDOM_PORTS, Role, Scene, To, Watch,
 };
-pub(super) use crate::stats::{median, median_of_some};
+pub(super) use crate::stats::median;
 pub(super) use crate::view::{Pair, Point, View};
 pub(super) use weir_bpf::traffic::{Lengths, Sources, Transport};
 
@@ -258,7 +258,7 @@ pub(super) fn unloaded(
             let arm = t.arm.split(' ').next();
             t.load == Load::Off && arm == Some(quiet) && cases.has(&t.case)
         };
-        median_of_some(trials.iter().filter(is_of).map(figure))
+        median(trials.iter().filter(is_of).filter_map(figure))
     })
 }
 

@@ -44,7 +44,7 @@ impl Design {
         };
         all.sort_by(f64::total_cmp);
         let interval = left_out.and_then(|at| Some((*all.get(at)?, all[all.len() - 1 - at])));
-        (!all.is_empty()).then(|| Shift { estimate: super::median(all), interval, p })
+        Some(Shift { estimate: super::median(all)?, interval, p })
     }
 
     /// The fewest pairs, or values in each sample, with which a shift can be found at a level.
