@@ -9,7 +9,7 @@ use weir_bpf::sys::ethtool;
 use weir_bpf::sys::sched::{self, SchedPolicy};
 use weir_bpf::sys::stat::Stat;
 
-use crate::arm::{Arm, Napi, Wire};
+use crate::arm::{Arm, Napi};
 use crate::bench::{Begun, Bench, FIRST_PACKET_DEADLINE};
 use crate::error::{Result, cannot};
 use crate::host::topology::SUT_INTERFACE;
@@ -116,7 +116,7 @@ fn queue_depth(bench: &mut Bench, arm: &Arm, stop: &Stop) -> Result<(u32, u32)> 
 
 /// How the arm's wire is, in words.
 fn poll_in_words(bench: &Bench, arm: &Arm) -> Result<String> {
-    if arm.wire == Wire::Veth {
+    if arm.veth {
         return Ok(format!("none: backlog of CPU {}, by RPS", bench.sut_cpu));
     }
     Ok(match (bench.pollers(arm)?.first(), arm.napi) {
