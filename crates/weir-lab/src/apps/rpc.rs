@@ -17,11 +17,6 @@ use super::sockets::connect_udp;
 /// Answers that the client takes from one socket before it looks at the next.
 const TURN: usize = 16;
 
-/// Walks that a call of the worker is: about 20 ms in a quick run, 100 ms in a full one.
-pub const fn walks(quick: bool) -> u64 {
-    if quick { 500 } else { 2500 }
-}
-
 /// Has one call of the worker and so many requests to each other server under way at any time, until it is
 /// told by [`slots::STOP`] to send no more.
 pub fn call(

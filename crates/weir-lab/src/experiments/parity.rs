@@ -60,11 +60,7 @@ pub static EXPERIMENT: Experiment = Experiment {
 };
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
-    let scene = Scene {
-        needs: vec![Need::FarEndRps],
-        without_generator: true,
-        ..Scene::default()
-    };
+    let scene = Scene { needs: vec![Need::FarEndRps], without_generator: true, ..Scene::default() };
     let app = |kind, port| App { per_trial: true, ..App::new(kind, port, Role::Flooded) };
     let (talk, answer) = match ask.case {
         STREAM => {

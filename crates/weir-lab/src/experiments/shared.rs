@@ -167,12 +167,12 @@ pub(super) fn in_bursts(ask: &Ask<'_>, turn: udp::Turn, length: u16) -> Scene {
     }
 }
 
-/// An arm's age of packets in a case, of that in another where none is traced, at each point.
-pub(super) fn of_untraced(view: &View<'_>, traced: &str, untraced: &str) -> Vec<Found> {
-    let points = view.points.iter().filter(|point| point.case == traced);
+/// An arm's age of packets that come alone, of that where none is traced, at each point.
+pub(super) fn of_untraced(view: &View<'_>) -> Vec<Found> {
+    let points = view.points.iter().filter(|point| point.case == "alone");
     let found = |point: &Point| {
         let at = |case| (point.arm.as_str(), case, point.load);
-        compare(view.pairs(at(traced), at(untraced), &m::age_p50_us), point.arm.clone())
+        compare(view.pairs(at("alone"), at("untraced"), &m::age_p50_us), point.arm.clone())
     };
     points.filter_map(found).collect()
 }
