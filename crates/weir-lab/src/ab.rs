@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 
 use crate::arm::{Arm, DaemonSpec};
-use crate::difference::{Part, Row, logarithm, metrics, speed_warning};
+use crate::difference::{Part, Row, logarithm, speed_warning};
 use crate::error::{Error, Result};
 use crate::experiment::Experiment;
 use crate::lab::{Plan, Wish};
-use crate::metric::Metric;
+use crate::metric::{Better, METRICS, Metric};
 use crate::view::View;
 
 /// Pairs of trials at each point, unless asked otherwise: enough for ten figures of merit
@@ -20,9 +19,7 @@ const PAIRS: u32 = 10;
 pub struct Side {
     /// As arms and results are named: `A: weir --nice 0`.
     pub name: String,
-    /// The executable; `None`: this one.
-    pub binary: Option<PathBuf>,
-    pub options: Vec<String>,
+    pub daemon: DaemonSpec,
 }
 
 impl Side {
@@ -54,7 +51,7 @@ impl Side {
         // Not the path: results are for others to read too.
         let name = format!("{label}: {}", first.rsplit('/').next().unwrap_or(first));
         let name = options.iter().fold(name, |name, option| name + " " + option);
-        Ok(Self { name, binary, options })
+        Ok(Self { name, daemon: DaemonSpec { binary, options } })
     }
 }
 
@@ -76,7 +73,7 @@ pub fn plan<'a>(
 ) -> Result<Plan<'a>> {
     let main = main_arm(experiment)?;
     let arm = |side: &Side| {
-        let Side { name, binary, options } = side.clone();
+        let Side { name, daemon: DaemonSpec { binary, options } } = side.clone();
         let own = main.daemon.iter().flat_map(|daemon| without(&daemon.options, &options));
         let options = own.chain(options.iter().cloned()).collect();
         Arm { name, daemon: Some(DaemonSpec { binary, options }), ..main.clone() }
@@ -112,6 +109,15 @@ pub fn part(view: &View<'_>, sides: &[Side; 2], seed: u64) -> Part {
         warnings: warning.into_iter().collect(),
         rows: metrics(view.experiment).filter_map(|metric| row(view, arms, metric)).collect(),
     }
+}
+
+/// What is compared of an experiment, and whether it is judged: the figures of merit first, then every
+/// other metric of which more or less is better.
+fn metrics(experiment: &Experiment) -> impl Iterator<Item = (&'static Metric, bool)> {
+    let merits = experiment.merits;
+    let other = |metric: &&&Metric| metric.better != Better::Neither && !merits.contains(metric);
+    let others = METRICS.iter().filter(other).map(|metric| (*metric, false));
+    merits.iter().map(|metric| (*metric, true)).chain(others)
 }
 
 /// A metric at all points: all pairs of a repeat make one pair, of their geometric means.
@@ -156,11 +162,11 @@ mod tests {
     #[test]
     fn a_side_is_an_executable_and_options() {
         let side = Side::parse("B", "weir  --nice 0").unwrap();
-        assert_eq!((side.name.as_str(), side.binary), ("B: weir --nice 0", None));
-        assert_eq!(side.options, ["--nice", "0"]);
+        assert_eq!((side.name.as_str(), side.daemon.binary), ("B: weir --nice 0", None));
+        assert_eq!(side.daemon.options, ["--nice", "0"]);
         let shell = Side::parse("A", "/bin/sh --attach tc").unwrap();
         assert_eq!(shell.name, "A: sh --attach tc");
-        assert!(shell.binary.unwrap().is_absolute());
+        assert!(shell.daemon.binary.unwrap().is_absolute());
         for bad in ["", "no/such/weir", "/etc/passwd", "/bin"] {
             let refused = Side::parse("A", bad).unwrap_err().to_string();
             assert!(refused.contains("no such executable; begin with its path"), "{refused}");

@@ -6,6 +6,7 @@ use weir_bpf::bare::Bare;
 use weir_bpf::sys::sched::SchedPolicy;
 use weir_bpf::units::Nice;
 
+use crate::apps::OWN;
 use crate::host::quota::UNLIMITED;
 
 /// Who runs the driver's poll.
@@ -19,15 +20,6 @@ pub enum Napi {
     Thread(SchedPolicy, Nice),
 }
 
-/// The wire between the far end and the host under test.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wire {
-    /// As behind a NIC: every packet comes by the ring and NAPI.
-    Nic,
-    /// A veth as it is made, with TSO: packets of sockets go past NAPI to the backlog, steered by RPS.
-    Veth,
-}
-
 /// A `weir run` that an arm starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DaemonSpec {
@@ -37,6 +29,12 @@ pub struct DaemonSpec {
     pub options: Vec<String>,
 }
 
+impl DaemonSpec {
+    pub fn path(&self) -> PathBuf {
+        self.binary.clone().unwrap_or_else(|| OWN.into())
+    }
+}
+
 /// One of the things compared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arm {
@@ -44,7 +42,9 @@ pub struct Arm {
     pub name: String,
     /// Who polls; with a daemon that is the daemon's business, but for [`Napi::Softirq`].
     pub napi: Napi,
-    pub wire: Wire,
+    /// The wire is a veth as it is made, with TSO: packets of sockets go past NAPI to the backlog, steered by RPS. Else
+    /// every packet comes by the ring and NAPI, as behind a NIC.
+    pub veth: bool,
     /// The host has NAT rules, as one with containers, and so follows each connection.
     pub nat: bool,
     /// Packets that a poll of the backlog, and a softirq, may take; `None`: as the machine has it.
@@ -67,8 +67,8 @@ const BATCH: Napi = Napi::Thread(SchedPolicy::Batch, Nice(0));
 
 /// One without weir, behind a NIC.
 fn arm(name: &str, napi: Napi) -> Arm {
-    let (name, wire) = (name.to_owned(), Wire::Nic);
-    Arm { name, napi, wire, nat: false, quota: None, screen: None, daemon: None, bare: None }
+    let (name, veth, nat) = (name.to_owned(), false, false);
+    Arm { name, napi, veth, nat, quota: None, screen: None, daemon: None, bare: None }
 }
 
 /// `weir run` with these options.
@@ -119,8 +119,8 @@ arms! {
         => "weir screen, native, and the kernel's threaded NAPI";
     "weir-screen-xdp": THREAD, { screen: Some(SCREEN_XDP) }
         => "the same, and what it has accepted is forwarded in the driver";
-    "veth-stock": Napi::Rps, { wire: Wire::Veth } => "a veth as it is made, past NAPI";
-    "veth-weir": Napi::Rps, { wire: Wire::Veth, daemon: weir("--attach tc") }
+    "veth-stock": Napi::Rps, { veth: true } => "a veth as it is made, past NAPI";
+    "veth-weir": Napi::Rps, { veth: true, daemon: weir("--attach tc") }
         => "the same with weir run";
 }
 

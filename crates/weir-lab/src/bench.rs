@@ -141,7 +141,7 @@ impl Bench {
     fn furnish(&self, sut: &mut Sut, arm: &Arm, needs: &[Need], apps: &[App]) -> Result<()> {
         for need in needs {
             if !sut.met.contains(need) {
-                wire::meet(&self.topology, &sut.host, *need, arm.wire, self.generator_cpu)?;
+                wire::meet(&self.topology, &sut.host, *need, arm.veth, self.generator_cpu)?;
                 sut.met.push(*need);
                 if arm.forwards_in_driver() && *need == Need::Egress {
                     let index = self.topology.generator_links.index(&wire::sink_name(&sut.host))?;
@@ -151,7 +151,7 @@ impl Bench {
             }
         }
         for app in apps {
-            if !is_own(arm, app) && sut.app(app).is_none() {
+            if !is_own(arm, app) && sut.apps.iter().all(|(known, _)| known != app) {
                 sut.apps.push((app.clone(), self.start_on(&sut.host, app)?));
             }
         }
@@ -262,14 +262,8 @@ pub struct Begun {
 impl Begun {
     /// An application, of this trial or one that stays.
     pub fn app<'a>(&'a self, sut: &'a Sut, app: &App) -> Option<&'a Running> {
-        let own = self.apps.iter().find(|(known, _)| known == app);
-        own.map(|(_, running)| running).or_else(|| sut.app(app))
-    }
-}
-
-impl Sut {
-    fn app(&self, app: &App) -> Option<&Running> {
-        self.apps.iter().find(|(known, _)| known == app).map(|(_, running)| running)
+        let mut all = self.apps.iter().chain(&sut.apps);
+        all.find(|(known, _)| known == app).map(|(_, running)| running)
     }
 }
 

@@ -49,9 +49,6 @@ enum LabCommand {
         a: PathBuf,
         /// Another; ratios are its figures divided by the first one's.
         b: PathBuf,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
     },
     /// Write report.html and the figures of a directory of results, or print their tables.
     Report {
@@ -86,6 +83,9 @@ struct RunArgs {
     /// Exit with 1 if a goal is not met, and name those that are not.
     #[arg(long)]
     check: bool,
+    /// Print results as JSON instead of tables.
+    #[arg(long)]
+    json: bool,
     #[command(flatten)]
     which: WhichArgs,
 }
@@ -114,9 +114,6 @@ struct WhichArgs {
     /// Every experiment.
     #[arg(long, conflicts_with = "experiments")]
     all: bool,
-    /// Print results as JSON instead of tables.
-    #[arg(long)]
-    json: bool,
     /// Write JSON to this directory; `run` writes plots and report.html, too.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -138,10 +135,7 @@ pub fn run(args: LabArgs, check: CheckOptions) -> Result<ExitCode> {
         LabCommand::List => print(&list()?)?,
         LabCommand::Run(args) => return run_experiments(args, check),
         LabCommand::Ab(args) => compare_builds(&args, check)?,
-        LabCommand::Compare { a, b, json } => {
-            let compared = compare::files(&a, &b)?;
-            print(&if json { compared.json()? } else { compared.text() })?;
-        }
+        LabCommand::Compare { a, b } => print(&compare::files(&a, &b)?.text())?,
         LabCommand::Report { dir, markdown, into } => {
             let runs = store::read_all(&dir)?;
             if runs.is_empty() {
@@ -241,7 +235,7 @@ fn run_experiments(mut args: RunArgs, check: CheckOptions) -> Result<ExitCode> {
     for plan in &plans {
         let run = run_plan(plan, plan.experiment.name, &args.which, &stop)?;
         let view = View::new(plan.experiment, &run);
-        print(&if args.which.json { report::json(&view)? } else { report::text(&view) })?;
+        print(&if args.json { report::json(&view)? } else { report::text(&view) })?;
         outcomes.extend(goals::judge(&view));
     }
     if let Some(dir) = &args.which.out {
@@ -260,7 +254,7 @@ fn run_experiments(mut args: RunArgs, check: CheckOptions) -> Result<ExitCode> {
     }
     // The last line is for programs.
     let text = text + &format!("goals: {met} met, {unmet} not met, {open} undecided\n");
-    if args.which.json {
+    if args.json {
         eprint!("{text}")
     } else {
         print(&text)?
@@ -286,8 +280,7 @@ fn compare_builds(args: &AbArgs, check: CheckOptions) -> Result<()> {
         let run = run_plan(plan, &name, &args.which, &stop)?;
         parts.push(ab::part(&View::new(plan.experiment, &run), &sides, seed));
     }
-    let compared = difference::together(Design::Pairs, parts);
-    print(&if args.which.json { compared.json()? } else { compared.text() })
+    print(&difference::together(Design::Pairs, parts).text())
 }
 
 /// Prints, where a reader that has gone (`| head`) is no failure.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::difference::{Compared, Part, Row, metrics, speed_warning, together};
+use crate::difference::{Compared, Part, Row, speed_warning, together};
 use crate::error::{Error, Result, cannot};
 use crate::report;
 use crate::run::Run;
@@ -41,14 +41,14 @@ fn part(runs: [&Run; 2], sides: [String; 2]) -> Result<Part> {
     // A search tries other loads in each run.
     let is_search = |case: &str| experiment.searches.iter().any(|search| search.case == case);
     let mut rows = vec![];
-    for metric in metrics(experiment) {
+    for metric in experiment.merits {
         for point in a.points.iter().filter(|point| !is_search(&point.case)) {
             let of = |view: &View<'_>| -> Vec<f64> {
                 let trials = view.trials_of(&point.arm, &point.case, point.load);
-                trials.filter_map(|trial| trial.get(metric.0)).collect()
+                trials.filter_map(|trial| trial.get(metric)).collect()
             };
             let at = format!("{}, {}, {}", point.arm, point.case, point.load);
-            rows.extend(Row::new(metric, at, [&of(&a), &of(&b)]));
+            rows.extend(Row::new((metric, true), at, [&of(&a), &of(&b)]));
         }
     }
     Ok(Part { experiment: experiment.name, sides, seed: None, warnings, rows })
@@ -110,7 +110,7 @@ mod tests {
                 "in B's trials the tested CPU took 1.10 of A's time for a loop",
             ]
         );
-        assert_eq!(part.rows.len(), 2);
+        assert_eq!(part.rows.len(), 1);
         assert_eq!((part.rows[0].verdict, part.rows[0].counts), (Verdict::Difference, [10, 12]));
         assert!((part.rows[0].ratio.unwrap() - 1.1).abs() < 1e-3);
         assert!(compared.conclusion.starts_with(

@@ -1,16 +1,12 @@
 //! Whether B differs from A: rows of ratios, judged together, for `weir lab ab` and `weir lab compare`.
 
-use serde::Serialize;
-
-use crate::error::{Result, cannot};
-use crate::experiment::Experiment;
-use crate::metric::{Better, METRICS, Metric, m};
+use crate::metric::{Better, Metric, m};
 use crate::report::content::{Cell, Grid};
 use crate::report::table::{For, table};
 use crate::report::units;
 use crate::run::Trial;
 use crate::stats::median;
-use crate::stats::rank::Design;
+use crate::stats::rank::{Design, Shift};
 use crate::view::SPEED_TOLERANCE;
 
 /// Equals are called different in at most this share of commands, however many figures each judges.
@@ -23,8 +19,7 @@ const ZERO: f64 = 1e-250;
 /// The conclusion names up to so many differences; the table has them all.
 const NAMED_MAX: usize = 3;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Difference,
     /// It may or may not.
@@ -36,9 +31,8 @@ pub enum Verdict {
 }
 
 /// One metric, compared: A's and B's medians, B / A, and where that lies.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct Row {
-    #[serde(serialize_with = "by_id")]
     metric: &'static Metric,
     at: String,
     a: f64,
@@ -46,23 +40,18 @@ pub struct Row {
     /// The Hodges-Lehmann estimate; none where a figure is not above 0.
     pub(crate) ratio: Option<f64>,
     interval: Option<(f64, f64)>,
-    /// Of this ratio alone; `p_adjusted` is times the number of figures judged.
-    p: f64,
-    p_adjusted: f64,
     /// Of A and B; of pairs these are the same.
     pub(crate) counts: [usize; 2],
     /// Whether B's figures are the higher ones.
-    #[serde(skip)]
     is_more: bool,
     pub verdict: Verdict,
     /// The points that it is the mean of, if there are several.
     points: Vec<Row>,
-    #[serde(skip)]
     logarithms: [Vec<f64>; 2],
 }
 
 /// One experiment, compared.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct Part {
     pub experiment: &'static str,
     /// What A and B are.
@@ -74,27 +63,13 @@ pub struct Part {
 }
 
 /// All that a command compares.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct Compared {
     design: Design,
-    false_positives_max: f64,
-    /// Of each interval.
-    confidence: f64,
+    /// Of each interval: the chance that it does not hold the true ratio.
+    level: f64,
     pub(crate) parts: Vec<Part>,
     pub(crate) conclusion: String,
-}
-
-fn by_id<S: serde::Serializer>(metric: &&Metric, to: S) -> std::result::Result<S::Ok, S::Error> {
-    to.serialize_str(metric.id)
-}
-
-/// What is compared of an experiment, and whether it is judged: the figures of merit first, then every
-/// other metric of which more or less is better.
-pub fn metrics(experiment: &Experiment) -> impl Iterator<Item = (&'static Metric, bool)> {
-    let merits = experiment.merits;
-    let other = |metric: &&&Metric| metric.better != Better::Neither && !merits.contains(metric);
-    let others = METRICS.iter().filter(other).map(|metric| (*metric, false));
-    merits.iter().map(|metric| (*metric, true)).chain(others)
 }
 
 /// Says so if the machine was not equally fast for both, by the calibrated loop's mean time (`loop_ns`).
@@ -115,22 +90,19 @@ impl Row {
         [a, b]: [&[f64]; 2],
     ) -> Option<Self> {
         let logarithms = [a, b].map(|figures| figures.iter().copied().map(logarithm).collect());
-        let row = Self {
+        Some(Self {
             metric,
             at,
-            a: median(a.iter().copied()),
-            b: median(b.iter().copied()),
+            a: median(a.iter().copied())?,
+            b: median(b.iter().copied())?,
             ratio: None,
             interval: None,
-            p: 1.0,
-            p_adjusted: 1.0,
             counts: [a.len(), b.len()],
             is_more: false,
             verdict: if judged { Verdict::TooFew } else { Verdict::Information },
             points: vec![],
             logarithms,
-        };
-        (!a.is_empty() && !b.is_empty()).then_some(row)
+        })
     }
 
     /// The mean of points: of each repeat the geometric mean.
@@ -143,25 +115,21 @@ impl Row {
         Some(Self { points, ..Self::new(metric, at, repeats)? })
     }
 
-    /// The level of each is the whole divided by the number judged (Bonferroni), so that a difference is
-    /// what leaves 1 out of the interval shown. Holm's steps would find a little more, but no such
-    /// intervals belong to them.
-    fn judge(&mut self, design: Design, judged: f64) {
+    /// A difference is what leaves 1 out of the interval.
+    fn judge(&mut self, design: Design, level: f64) {
         let [a, b] = &self.logarithms;
-        let Some(shift) = design.shift(a, b, FALSE_POSITIVES_MAX / judged) else { return };
+        let Some(Shift { estimate, interval, .. }) = design.shift(a, b, level) else { return };
         let has_zero = |row: &Row| row.logarithms.iter().flatten().any(|log| *log <= ZERO.ln());
         if !has_zero(self) && !self.points.iter().any(has_zero) {
-            self.ratio = Some(shift.estimate.exp());
-            self.interval = shift.interval.map(|(low, high)| (low.exp(), high.exp()));
+            self.ratio = Some(estimate.exp());
+            self.interval = interval.map(|(low, high)| (low.exp(), high.exp()));
         }
-        self.is_more = shift.interval.is_some_and(|(low, high)| low + high > 0.0);
-        self.p = shift.p;
-        self.p_adjusted = (shift.p * judged).min(1.0);
-        if self.verdict != Verdict::Information && shift.interval.is_some() {
-            let differs = self.p_adjusted <= FALSE_POSITIVES_MAX;
+        if let Some((low, high)) = interval.filter(|_| self.verdict != Verdict::Information) {
+            let differs = low > 0.0 || high < 0.0;
             self.verdict = if differs { Verdict::Difference } else { Verdict::NoDifference };
+            self.is_more = low > 0.0;
         }
-        self.points.iter_mut().for_each(|point| point.judge(design, judged));
+        self.points.iter_mut().for_each(|point| point.judge(design, level));
     }
 
     fn cells(&self, design: Design) -> [String; 8] {
@@ -198,17 +166,17 @@ pub fn logarithm(figure: f64) -> f64 {
     figure.max(ZERO).ln()
 }
 
-/// Judges the figures of all experiments together.
+/// Judges the figures of all experiments together: the level of each is the whole divided by the number judged
+/// (Bonferroni). Holm's steps would find a little more, but no intervals belong to them.
 pub fn together(design: Design, mut parts: Vec<Part>) -> Compared {
     let rows = parts.iter().flat_map(|part| &part.rows);
     let judged = rows.filter(|row| row.verdict != Verdict::Information).count().max(1) as f64;
-    for row in parts.iter_mut().flat_map(|part| &mut part.rows) {
-        row.judge(design, judged);
-    }
     let level = FALSE_POSITIVES_MAX / judged;
+    for row in parts.iter_mut().flat_map(|part| &mut part.rows) {
+        row.judge(design, level);
+    }
     let conclusion = conclude(design, &parts, design.needed(level));
-    let false_positives_max = FALSE_POSITIVES_MAX;
-    Compared { design, false_positives_max, confidence: 1.0 - level, parts, conclusion }
+    Compared { design, level, parts, conclusion }
 }
 
 fn conclude(design: Design, parts: &[Part], needed: usize) -> String {
@@ -258,18 +226,16 @@ impl Compared {
         let design = self.design;
         let (counts, assumed) = match design {
             Design::Pairs => ("pairs", "They are exact: the order within each pair is random."),
-            Design::Runs => (
-                "trials",
-                "No order was random: they hold if nothing but A and B differs. --json has other metrics.",
-            ),
+            Design::Runs => {
+                ("trials", "No order was random: they hold if nothing but A and B differs.")
+            }
         };
         let mut text = String::new();
         for Part { experiment, sides: [a, b], seed, warnings, rows } in &self.parts {
             let order = seed.map_or(String::new(), |seed| format!("; random order, seed {seed}"));
             text.extend(warnings.iter().map(|warning| format!("warning: {warning}\n")));
-            let shown = |row: &&Row| design == Design::Pairs || row.verdict != Verdict::Information;
             let mut lines = vec![];
-            for row in rows.iter().filter(shown) {
+            for row in rows {
                 lines.push(row.cells(design));
                 for point in row.points.iter().filter(|_| row.verdict != Verdict::Information) {
                     let [_, at, _, rest @ ..] = point.cells(design);
@@ -284,16 +250,12 @@ impl Compared {
             let grid = Grid { labels: 3, ..Grid::of_text(&title, &heads, rows) };
             text += &format!("\n{title}\n{}\n", table(&grid, For::Terminal));
         }
-        let (each, all) = (self.confidence * 100.0, (1.0 - FALSE_POSITIVES_MAX) * 100.0);
+        let (each, all) = ((1.0 - self.level) * 100.0, (1.0 - FALSE_POSITIVES_MAX) * 100.0);
         let each = (each * 1e4).round() / 1e4;
         text += &format!(
             "Each interval is at {each} %, so that all that are judged hold with {all} %. "
         );
         text + assumed + "\n" + &self.conclusion + "\n"
-    }
-
-    pub fn json(&self) -> Result<String> {
-        Ok(serde_json::to_string_pretty(self).map_err(cannot("write", "the comparison"))? + "\n")
     }
 }
 
@@ -361,7 +323,6 @@ mod tests {
                 for row in &compared.parts[0].rows {
                     let (low, high) = row.interval.unwrap();
                     assert_eq!(is_found(row), low > 1.0 || high < 1.0, "{row:?}");
-                    assert_eq!(row.p_adjusted, (row.p * 4.0).min(1.0));
                 }
             }
         }
@@ -459,12 +420,6 @@ mod tests {
         Each interval is at 99 %, so that all that are judged hold with 98 %. They are exact: the order within each pair is random.
         ab: a difference in udp-overload age_p99_us: B has 1.065 of A (1.061 to 1.068)
         ");
-        let json: serde_json::Value = serde_json::from_str(&compared.json().unwrap()).unwrap();
-        let row = &json["parts"][0]["rows"][0];
-        assert_eq!(row["metric"], "delivered_pps");
-        assert_eq!(row["verdict"], "no_difference");
-        assert_eq!(row["points"].as_array().unwrap().len(), 2);
-        assert_eq!(json["parts"][0]["rows"][2]["interval"], serde_json::Value::Null);
-        assert_eq!(json["conclusion"].as_str(), compared.text().lines().last());
+        assert_eq!(Some(&*compared.conclusion), compared.text().lines().last());
     }
 }

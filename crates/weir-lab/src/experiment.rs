@@ -124,9 +124,6 @@ impl Ask<'_> {
     }
 }
 
-/// A lower and a higher rate, packets/s.
-pub type Rates = (f64, f64);
-
 /// A search for the highest rate that passes, after the grid.
 #[derive(Clone, Copy, Debug)]
 pub struct Search {
@@ -141,7 +138,7 @@ pub struct Search {
     pub majority: Choice<u32>,
     pub window_ms: Choice<u64>,
     /// Between which rates, packets/s, for an arm in case `of`; `None`: it needs no search.
-    pub between: fn(&View<'_>, &str, &str) -> Option<Rates>,
+    pub between: fn(&View<'_>, &str, &str) -> Option<(f64, f64)>,
     pub passes: fn(&View<'_>, &Trial) -> bool,
 }
 
@@ -192,8 +189,6 @@ pub struct Table {
     pub figures: &'static [&'static Metric],
     /// Rows of these cases.
     pub cases: Cases,
-    /// Figures are divided by the same arm's at load 0.
-    pub of_unloaded: bool,
 }
 
 /// The experiment's figure.

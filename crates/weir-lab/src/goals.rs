@@ -225,7 +225,7 @@ pub fn compare(
     let shift = Design::Pairs.shift(&vec![0.0; ratios.len()], &ratios, LEVEL)?;
     let (low, high) = shift.interval.unwrap_or_else(|| t_interval(&ratios));
     let pairs = ratios.len() as u32;
-    Some(Found { value: median(ratios), low, high, pairs, place: place.into() })
+    Some(Found { value: median(ratios)?, low, high, pairs, place: place.into() })
 }
 
 /// An arm's figure of a point. A sum, or a maximum, is one of the whole run, and has no interval.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use clap::Args;
 
 use crate::apps::OWN;
-use crate::arm::Arm;
+use crate::arm::{Arm, DaemonSpec};
 use crate::bench::Bench;
 use crate::engine;
 use crate::error::{Error, Result, cannot};
@@ -90,24 +90,22 @@ impl<'a> Plan<'a> {
             false => wish.arms.clone(),
         };
         let all = (experiment.cases)();
-        let asked = &wish.cases;
-        let wanted = |case: &&Case| match asked.as_slice() {
+        let is_asked = |case: &&Case| match wish.cases.as_slice() {
             [] if quick => case.quick,
             [] => case.full,
             // In a quick run, all that a quick run can do.
             [one] if one == "all" => true,
             named => named.contains(&case.name),
         };
-        let named: Vec<&Case> = all.iter().filter(wanted).collect();
-        let beside = |case: &&Case| {
-            named.iter().any(|n| n.name == case.name || n.against == Some(case.name.as_str()))
+        let is_wanted = |case: &&Case| {
+            let mut asked = all.iter().filter(is_asked);
+            asked.any(|one| one.name == case.name || one.against == Some(&*case.name))
         };
-        let cases: Vec<Case> = all.iter().filter(beside).cloned().collect();
-        let unknown = asked.iter().find(|n| *n != "all" && all.iter().all(|c| c.name != **n));
-        if let (Some(name), true) = (unknown, cases.is_empty()) {
+        let cases: Vec<&Case> = all.iter().filter(is_wanted).collect();
+        if cases.is_empty() {
             let names: Vec<&str> = all.iter().map(|case| case.name.as_str()).collect();
             return Err(Error::refused(
-                format!("{} has no case {name:?}", experiment.name),
+                format!("{} has no case {:?}", experiment.name, wish.cases.join(",")),
                 format!("its cases are {}", names.join(", ")),
             ));
         }
@@ -154,18 +152,16 @@ impl<'a> Plan<'a> {
         let mut draw = self.random.map(|seed| fastrand::Rng::with_seed(seed ^ u64::from(repeat)));
         let turned = repeat as usize;
         let mut order = vec![];
-        for position in 0..self.points.len() {
-            let last = self.points.len() - 1;
-            let at = if turned.is_multiple_of(2) { position } else { last - position };
-            let (case, load) = &self.points[at];
+        let mut points: Vec<_> = self.points.iter().collect();
+        if !turned.is_multiple_of(2) {
+            points.reverse();
+        }
+        for (position, (case, load)) in points.into_iter().enumerate() {
             let mut arms: Vec<&Arm> = self.arms.iter().collect();
+            let by = (turned + position) % arms.len().max(1);
             match &mut draw {
                 Some(draw) => draw.shuffle(&mut arms),
-                None if !arms.is_empty() => {
-                    let by = (turned + position) % arms.len();
-                    arms.rotate_left(by);
-                }
-                None => {}
+                None => arms.rotate_left(by),
             }
             arms.retain(|arm| !(self.experiment.skip)(&arm.name, &case.name, *load));
             order.extend(arms.into_iter().map(|arm| (arm, case, *load)));
@@ -210,9 +206,8 @@ impl<'a> Plan<'a> {
 
     /// What tells a run of this plan from another, so that a run that was stopped goes on only as it began.
     fn identity(&self, head: &Head) -> Result<String> {
-        let binary = |arm: &Arm| arm.daemon.as_ref().and_then(|daemon| daemon.binary.clone());
-        let paths = self.arms.iter().filter_map(binary).chain([OWN.into()]);
-        let paths: BTreeSet<PathBuf> = paths.collect();
+        let paths = self.arms.iter().flat_map(|arm| &arm.daemon).map(DaemonSpec::path);
+        let paths: BTreeSet<PathBuf> = paths.chain([OWN.into()]).collect();
         let executables = paths.iter().map(|path| contents(path)).collect::<Result<Vec<_>>>()?;
         let arms: Vec<_> = self.arms.iter().map(|arm| (&arm.name, &arm.daemon)).collect();
         let points: Vec<_> = self.points.iter().map(|(case, load)| (&case.name, load)).collect();

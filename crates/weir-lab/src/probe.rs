@@ -4,7 +4,6 @@ use std::fs;
 
 use rustix::process::Pid;
 use weir_bpf::accounts::monotonic_now;
-use weir_bpf::counters::Counters;
 use weir_bpf::sys::task_clock::TaskClock;
 use weir_bpf::sys::{sched, snmp};
 use weir_bpf::verdict::{Reason, Verdict};
@@ -148,10 +147,11 @@ impl Probe<'_> {
             let answered = counters.get(Reason::TcpCookie).packets;
             reading.add(Counter::Answered, answered);
             reading.add(Counter::Cookies, answered);
-            reading.add(Counter::Unjudged, unjudged(&counters));
+            // Without a look at their destination.
+            let passed = [Reason::Diverted, Reason::PolicyOff].map(|of| counters.get(of).packets);
+            reading.add(Counter::Unjudged, passed.iter().sum());
         } else {
             reading.add(Counter::Discarded, 0);
-            reading.add(Counter::Answered, 0);
         }
         let (v4, v6) = self.host.netns.run(snmp::udp_stats)??;
         let socket = v4.rcvbuf_errors + v6.rcvbuf_errors;
@@ -199,16 +199,6 @@ impl Probe<'_> {
         }
         Ok(())
     }
-
-    /// What has arrived at the far end so far.
-    pub fn arrived(&self) -> Result<u64> {
-        Ok(self.bench.topology.stats(self.host)?[0].rx_packets)
-    }
-}
-
-/// Packets that the gate passed without a look at their destination.
-fn unjudged(counters: &Counters) -> u64 {
-    counters.get(Reason::Diverted).packets + counters.get(Reason::PolicyOff).packets
 }
 
 /// Packets that the calling thread's namespace has dropped because their connection could not be followed, such as

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::machine::Machine;
 use crate::metric::Metric;
@@ -12,7 +13,8 @@ use crate::metric::Metric;
 pub const SCHEMA: u32 = 3;
 
 /// How much is sent.
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(into = "Value", try_from = "Value")]
 pub enum Load {
     /// Nothing of the flood; for clients that pace themselves: their own pace.
     Off,
@@ -66,29 +68,25 @@ impl fmt::Display for Load {
     }
 }
 
-impl Serialize for Load {
-    fn serialize<S: serde::Serializer>(&self, s: S) -> std::result::Result<S::Ok, S::Error> {
-        match self {
-            Self::Off => s.serialize_u64(0),
-            Self::Rate(rate) => s.serialize_f64(*rate),
-            Self::Top => s.serialize_str("top"),
+impl From<Load> for Value {
+    fn from(load: Load) -> Self {
+        match load {
+            Load::Off => 0.into(),
+            Load::Rate(rate) => rate.into(),
+            Load::Top => "top".into(),
         }
     }
 }
 
-impl<'de> Deserialize<'de> for Load {
-    fn deserialize<D: serde::Deserializer<'de>>(d: D) -> std::result::Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Written {
-            Number(f64),
-            Word(String),
-        }
-        match Written::deserialize(d)? {
-            Written::Number(0.0) => Ok(Self::Off),
-            Written::Number(rate) if rate > 0.0 => Ok(Self::Rate(rate)),
-            Written::Word(word) if word == "top" => Ok(Self::Top),
-            _ => Err(serde::de::Error::custom("a load is a rate of 0 or more, or \"top\"")),
+impl TryFrom<Value> for Load {
+    type Error = &'static str;
+
+    fn try_from(kept: Value) -> std::result::Result<Self, Self::Error> {
+        match (kept.as_str(), kept.as_f64()) {
+            (Some("top"), _) => Ok(Self::Top),
+            (_, Some(0.0)) => Ok(Self::Off),
+            (_, Some(rate)) if rate > 0.0 => Ok(Self::Rate(rate)),
+            _ => Err("a load is a rate of 0 or more, or \"top\""),
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::programs::{CaptureKind, ClientKind, ServerKind};
 use crate::run::Load;
 
 pub use crate::apps::Client;
+pub use crate::apps::compute::Beside;
 
 /// Port of the application that is flooded.
 pub const FLOODED_PORT: u16 = 5000;
@@ -155,23 +156,6 @@ impl Flow {
     }
 }
 
-/// A process beside the applications, on the tested CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Beside {
-    /// Computes without pause, at this nice value.
-    Hog(i32),
-    /// The same for 4 ms of each 100.
-    Bursts,
-    /// The same of `SCHED_IDLE`.
-    IdleHog,
-    /// The same in a CPU control group of its own.
-    GroupHog,
-    /// Computes when nobody else wants the CPU, and yields, so that leaving idle is not measured (LRP 4.1).
-    Spinner,
-    /// Sleeps, again and again, and notes how late it wakes: as one that waits for a key.
-    Interactive,
-}
-
 /// What the wire or the host has beyond an address at each end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Need {
@@ -209,7 +193,7 @@ pub enum Watch {
 /// How a trial's packets are accounted for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Books {
-    /// The generator's datagrams, until applications receive them.
+    /// The generator's datagrams, or a client's, until applications receive them.
     #[default]
     Udp,
     /// Every IP packet of generator and client, until UDP's end or IP's.
@@ -220,8 +204,6 @@ pub enum Books {
     Ring,
     /// The same, but some a capture in the driver ends before the gate.
     Tap,
-    /// A client's datagrams, until servers received and answered them.
-    Client,
     /// Not counted: what was lost is told, not balanced.
     None,
 }

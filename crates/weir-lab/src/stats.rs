@@ -5,7 +5,7 @@ pub mod rank;
 use serde::Serialize;
 
 /// Median and range.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     /// Median, or what a metric merges its repeats to instead.
     pub median: f64,
@@ -13,25 +13,23 @@ pub struct Spread {
     pub max: f64,
 }
 
-/// Median and range; all zero for no values.
-pub fn spread(values: impl IntoIterator<Item = f64>) -> Spread {
+/// Median and range; `None` for no values.
+pub fn spread(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
-    let (Some(&min), Some(&max)) = (values.first(), values.last()) else {
-        return Spread::default();
-    };
+    let (min, max) = (*values.first()?, *values.last()?);
     let middle = values.len() / 2;
     let median = if values.len() % 2 == 1 {
         values[middle]
     } else {
         (values[middle - 1] + values[middle]) / 2.0
     };
-    Spread { median, min, max }
+    Some(Spread { median, min, max })
 }
 
-/// Median; 0 for no values.
-pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
-    spread(values).median
+/// Median; `None` for no values.
+pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    spread(values).map(|spread| spread.median)
 }
 
 /// Where the mean of values lies with 95 %, by Student's t; anywhere if they are one, or more than five.
@@ -49,12 +47,6 @@ pub fn t_interval(values: &[f64]) -> (f64, f64) {
 /// The smallest of these, which are sorted, that at least so many in a thousand do not exceed.
 pub fn nearest_rank(sorted: &[f64], permille: usize) -> Option<f64> {
     sorted.get((sorted.len() * permille).div_ceil(1000).saturating_sub(1)).copied()
-}
-
-/// Median of the values that are there, or `None` if none is.
-pub fn median_of_some(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
-    let present: Vec<f64> = values.into_iter().flatten().collect();
-    (!present.is_empty()).then(|| median(present))
 }
 
 /// Between what a search has the highest rate that passes. A search all of whose rates fail, or pass, knows a bound.
@@ -126,11 +118,9 @@ mod tests {
 
     #[test]
     fn median_and_range() {
-        assert_eq!(spread([3.0, 1.0, 2.0]), Spread { median: 2.0, min: 1.0, max: 3.0 });
-        assert_eq!(spread([4.0, 1.0, 2.0, 3.0]), Spread { median: 2.5, min: 1.0, max: 4.0 });
-        assert_eq!(spread([]), Spread::default());
-        assert_eq!(median_of_some([None, Some(2.0), None]), Some(2.0));
-        assert_eq!(median_of_some([None, None]), None);
+        assert_eq!(spread([3.0, 1.0, 2.0]), Some(Spread { median: 2.0, min: 1.0, max: 3.0 }));
+        assert_eq!(spread([4.0, 1.0, 2.0, 3.0]), Some(Spread { median: 2.5, min: 1.0, max: 4.0 }));
+        assert_eq!((spread([]), median([2.0]), median([])), (None, Some(2.0), None));
     }
 
     fn search(mut passes: impl FnMut(f64) -> bool) -> Bracket {

@@ -57,7 +57,7 @@ impl<'a> View<'a> {
         if let Some(derive) = experiment.derive {
             derive(&mut trials);
         }
-        let usual = median(trials.iter().filter_map(|trial| trial.get(&m::loop_ns)));
+        let usual = median(trials.iter().filter_map(|trial| trial.get(&m::loop_ns))).unwrap_or(0.0);
         let mut points: Vec<Point> = vec![];
         for trial in &trials {
             let known = points.iter().any(|p| is_of(trial, &p.arm, &p.case, p.load));
@@ -178,13 +178,13 @@ fn merge(trials: &[Trial], like: &Trial, usual_loop_ns: f64) -> Point {
         trials.iter().filter(|t| is_of(t, &like.arm, &like.case, like.load)).collect();
     let figure = |metric: &&'static Metric| {
         let values: Vec<f64> = of.iter().filter_map(|trial| trial.get(metric)).collect();
-        let whole = spread(values.iter().copied());
+        let whole = spread(values.iter().copied())?;
         let merged = match metric.merge {
             Merge::Median => whole.median,
             Merge::Sum => values.iter().sum(),
             Merge::Max => whole.max,
         };
-        (!values.is_empty()).then_some((metric.id, Spread { median: merged, ..whole }))
+        Some((metric.id, Spread { median: merged, ..whole }))
     };
     let figures: BTreeMap<_, _> = METRICS.iter().filter_map(figure).collect();
     let loop_ns = figures.get(m::loop_ns.id).map_or(0.0, |spread| spread.median);

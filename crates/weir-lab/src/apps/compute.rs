@@ -5,10 +5,12 @@ use std::io;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use rustix::thread::gettid;
 use serde::{Deserialize, Serialize};
 use weir_bpf::accounts::monotonic_now;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::shared_memory::SharedCounters;
+use weir_bpf::units::Nice;
 
 use super::slots;
 
@@ -18,8 +20,7 @@ const LOOP_PAUSE: Duration = Duration::from_millis(5);
 const LOOPS_PER_PAUSE: u32 = 2;
 /// The hog asks for its CPU time once in this many passes, 80 us, so that asking costs it nothing.
 const LOOPS_PER_LOOK: u64 = 16;
-/// How long one that sleeps computes, and sleeps: not enough for a competing task, longer than a ring of 256 packets lasts
-/// at 150,000 packets/s.
+/// How long [`Beside::Bursts`] computes, and sleeps.
 const BURST: Duration = Duration::from_millis(4);
 const BURST_PAUSE: Duration = Duration::from_millis(96);
 /// What is walked through: a good part of a second-level cache, as in LRP.
@@ -38,13 +39,22 @@ pub struct Work {
     pub(crate) steps: u64,
 }
 
-/// What a process that computes does beside.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Pauses {
-    Never,
-    /// It yields after each pass.
-    Yields,
-    Sleeps,
+/// A process beside the applications, on the tested CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Beside {
+    /// Computes without pause, at this nice value.
+    Hog(i32),
+    /// The same for 4 ms of each 100: not enough for a competing task, longer than a ring of 256 packets lasts at
+    /// 150,000 packets/s.
+    Bursts,
+    /// The same of `SCHED_IDLE`.
+    IdleHog,
+    /// The same in a CPU control group of its own.
+    GroupHog,
+    /// Computes when nobody else wants the CPU, and yields, so that leaving idle is not measured (LRP 4.1).
+    Spinner,
+    /// Sleeps, again and again, and notes how late it wakes: as one that waits for a key.
+    Interactive,
 }
 
 impl Work {
@@ -86,40 +96,49 @@ pub fn speed_probe(shared: &SharedCounters) -> io::Result<()> {
     }
 }
 
+impl Beside {
+    pub fn run(self, shared: &SharedCounters) -> io::Result<()> {
+        match self {
+            Self::Interactive => return interactive(shared),
+            Self::Hog(nice) => sched::set_nice(gettid(), Nice(nice)),
+            Self::IdleHog | Self::Spinner => sched::set_idle_current_thread(),
+            Self::Bursts | Self::GroupHog => Ok(()),
+        }
+        .map_err(io::Error::other)?;
+        self.compute(shared)
+    }
+
+    /// Counts passes of the calibrated loop without end: work done, which the kernel's accounting has no say in. Of
+    /// `SCHED_IDLE`, it is LRP's low-priority, compute-bound process (section 4.1).
+    fn compute(self, shared: &SharedCounters) -> io::Result<()> {
+        slots::ready(shared);
+        let mut rested = Duration::ZERO;
+        loop {
+            for _ in 0..LOOPS_PER_LOOK {
+                black_box(calibrated_loop(black_box(1)));
+                slots::add(shared, slots::WORK, 1);
+                if self == Self::Spinner {
+                    std::thread::yield_now();
+                }
+            }
+            let ran = sched::own_cpu_time();
+            shared.get(slots::CPU_NS).store(ran.as_nanos() as u64, Ordering::Relaxed);
+            if self == Self::Bursts && ran - rested >= BURST {
+                std::thread::sleep(BURST_PAUSE);
+                rested = ran;
+            }
+        }
+    }
+}
+
 /// Sleeps, and notes how much later than wanted it runs, without end; and before, when it is to run.
-pub fn interactive(shared: &SharedCounters) -> io::Result<()> {
+fn interactive(shared: &SharedCounters) -> io::Result<()> {
     loop {
         let due_ns = monotonic_now().0 + LOOP_PAUSE.as_nanos() as u64;
         shared.get(slots::DUE_NS).store(due_ns, Ordering::Relaxed);
         slots::ready(shared);
         std::thread::sleep(LOOP_PAUSE);
         slots::took(shared, Duration::from_nanos(monotonic_now().0.saturating_sub(due_ns)));
-    }
-}
-
-/// Counts passes of the same loop without end: work done, which the kernel's accounting has no say in. Idle,
-/// it is LRP's low-priority, compute-bound process (section 4.1); it may let others run after each pass, or sleep most
-/// of the time.
-pub fn hog(idle: bool, pauses: Pauses, shared: &SharedCounters) -> io::Result<()> {
-    if idle {
-        sched::set_idle_current_thread().map_err(io::Error::other)?;
-    }
-    slots::ready(shared);
-    let mut rested = Duration::ZERO;
-    loop {
-        for _ in 0..LOOPS_PER_LOOK {
-            black_box(calibrated_loop(black_box(1)));
-            slots::add(shared, slots::WORK, 1);
-            if pauses == Pauses::Yields {
-                std::thread::yield_now();
-            }
-        }
-        let ran = sched::own_cpu_time();
-        shared.get(slots::CPU_NS).store(ran.as_nanos() as u64, Ordering::Relaxed);
-        if pauses == Pauses::Sleeps && ran - rested >= BURST {
-            std::thread::sleep(BURST_PAUSE);
-            rested = ran;
-        }
     }
 }
 

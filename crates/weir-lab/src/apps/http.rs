@@ -19,17 +19,8 @@ use super::sockets::on_threads;
 /// A request that took so long has failed: the connection is given up and made anew.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Before asking anew for a connection that was refused: the client runs before all others on its CPU.
+/// Before asking anew after a failure: the client runs before all others on its CPU.
 const PAUSE: Duration = Duration::from_millis(5);
-
-/// Whether no connection was to be had; else it brought no whole answer of `200 OK`, or not in time.
-fn is_refusal(failure: ErrorKind) -> bool {
-    use ErrorKind::*;
-    // Of a patience that is over, 0 is left, which is no input.
-    let is_late = matches!(failure, WouldBlock | TimedOut | InvalidInput);
-    let is_broken = matches!(failure, ConnectionReset | BrokenPipe | UnexpectedEof | InvalidData);
-    !is_late && !is_broken
-}
 
 /// What is known of an answer once its header is there.
 #[derive(Debug, PartialEq, Eq)]
@@ -85,17 +76,14 @@ pub fn ask(
                     slots::took(shared, began.elapsed());
                     kept = stream;
                 }
-                Err(error) => {
+                Err(_) => {
                     slots::add(shared, slots::LOST, 1);
-                    if is_refusal(error.kind()) {
-                        std::thread::sleep(PAUSE);
-                    }
+                    std::thread::sleep(PAUSE);
                 }
             }
         }
         Ok(())
     })
-    .map(drop)
 }
 
 fn connect(server: SocketAddr) -> io::Result<TcpStream> {

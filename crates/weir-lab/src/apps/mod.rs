@@ -27,7 +27,7 @@ use weir_bpf::sys::sched;
 use weir_bpf::sys::shared_memory::SharedCounters;
 use weir_bpf::units::{CpuId, Nice};
 
-pub use self::compute::Pauses;
+use self::compute::Beside;
 use crate::error::{Error, Result, cannot};
 use crate::host::quota;
 
@@ -49,14 +49,7 @@ pub enum Job {
     Client(IpAddr, Client),
     /// Times a calibrated loop again and again.
     SpeedProbe,
-    /// Notes how late it wakes.
-    Interactive,
-    /// Computes without pause: the CPU hog.
-    Compute {
-        /// Of `SCHED_IDLE`.
-        idle: bool,
-        pauses: Pauses,
-    },
+    Beside(Beside),
     /// Writes these sysctls of net.core when the lab has ended.
     PutBack(Vec<(String, String)>),
     /// Becomes another program inside the namespace: its path, its name, its arguments.
@@ -79,6 +72,14 @@ pub enum Client {
     },
     /// The sending end of one of parity's conversations.
     Parity(parity::Talk, u16),
+}
+
+impl Job {
+    /// What ends it. A daemon is to put everything back, a server to end its own processes; an application that is
+    /// stopped would not see SIGTERM.
+    pub(crate) fn end(&self) -> Signal {
+        if matches!(self, Self::Program(..)) { Signal::TERM } else { Signal::KILL }
+    }
 }
 
 impl Client {
@@ -141,10 +142,7 @@ pub fn run(WorkerArgs { order }: WorkerArgs) -> Result<()> {
         setsid().map_err(cannot("leave the session of", "the lab"))?;
         return quota::put_back(values);
     }
-    // A daemon is to put everything back, a server to end its own processes; an application that is
-    // stopped would not see SIGTERM.
-    let end = if matches!(order.job, Job::Program(..)) { Signal::TERM } else { Signal::KILL };
-    set_parent_process_death_signal(Some(end))
+    set_parent_process_death_signal(Some(order.job.end()))
         .map_err(cannot("tie to its parent", "the worker"))?;
     // The controller may have ended before the request above.
     if std::os::unix::process::parent_id() != order.parent {
@@ -175,8 +173,7 @@ pub fn run(WorkerArgs { order }: WorkerArgs) -> Result<()> {
         Job::Unread(addresses) => unread::run(addresses, shared),
         Job::Client(host, client) => client.run(host, shared),
         Job::SpeedProbe => compute::speed_probe(shared),
-        Job::Interactive => compute::interactive(shared),
-        Job::Compute { idle, pauses } => compute::hog(idle, pauses, shared),
+        Job::Beside(kind) => kind.run(shared),
         Job::Program(..) | Job::PutBack(_) => Ok(()),
     }
     .map_err(failed)

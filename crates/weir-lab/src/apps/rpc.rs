@@ -4,9 +4,8 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::Ordering;
 
-use rustix::buffer::spare_capacity;
-use rustix::event::epoll;
-use rustix::io::Errno;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{RecvFlags, recv};
 use weir_bpf::accounts::monotonic_now;
 use weir_bpf::sys::shared_memory::SharedCounters;
@@ -17,12 +16,6 @@ use super::sockets::connect_udp;
 
 /// Answers that the client takes from one socket before it looks at the next.
 const TURN: usize = 16;
-const EVENTS: usize = 64;
-
-/// Walks that a call of the worker is: about 20 ms in a quick run, 100 ms in a full one.
-pub const fn walks(quick: bool) -> u64 {
-    if quick { 500 } else { 2500 }
-}
 
 /// Has one call of the worker and so many requests to each other server under way at any time, until it is
 /// told by [`slots::STOP`] to send no more.
@@ -47,48 +40,28 @@ pub fn call(
     for _ in 0..outstanding {
         sockets[1..].iter().try_for_each(send)?;
     }
-    each_ready(&sockets, |index| {
-        let socket = &sockets[index];
-        for answer in 0..TURN {
-            // One is there, or is waited for.
-            let flags = if answer == 0 { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
-            match recv(socket, &mut [0; 64][..], flags) {
-                Ok(_) => {}
-                Err(Errno::AGAIN) => break,
-                Err(error) => return Err(error.into()),
-            }
-            if index == 0 {
-                shared.get(slots::LAST_CALL_NS).store(monotonic_now().0, Ordering::Relaxed);
-                shared.get(slots::CALLS).fetch_add(1, Ordering::Release);
-            } else {
-                slots::add(shared, slots::DELIVERED, 1);
-            }
-            if !slots::is_set(shared, slots::STOP) {
-                send(socket)?;
-            }
-        }
-        Ok(())
-    })
-}
-
-/// Calls `ready` with the index of each socket that has something, without end.
-fn each_ready(
-    sockets: &[UdpSocket],
-    mut ready: impl FnMut(usize) -> io::Result<()>,
-) -> io::Result<()> {
-    let all = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    for (index, socket) in sockets.iter().enumerate() {
-        let data = epoll::EventData::new_u64(index as u64);
-        epoll::add(&all, socket, data, epoll::EventFlags::IN)?;
-    }
-    let mut events = Vec::with_capacity(EVENTS);
+    let mut polled: Vec<_> = sockets.iter().map(|it| PollFd::new(it, PollFlags::IN)).collect();
     loop {
-        match epoll::wait(&all, spare_capacity(&mut events), None) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        for event in events.drain(..) {
-            ready(event.data.u64() as usize)?;
+        retry_on_intr(|| poll(&mut polled, None))?;
+        let ready = |(_, of): &(usize, &PollFd<'_>)| of.revents().contains(PollFlags::IN);
+        for (index, _) in polled.iter().enumerate().filter(ready) {
+            let socket = &sockets[index];
+            for _ in 0..TURN {
+                match recv(socket, &mut [0; 64][..], RecvFlags::DONTWAIT) {
+                    Ok(_) => {}
+                    Err(Errno::AGAIN) => break,
+                    Err(error) => return Err(error.into()),
+                }
+                if index == 0 {
+                    shared.get(slots::LAST_CALL_NS).store(monotonic_now().0, Ordering::Relaxed);
+                    shared.get(slots::CALLS).fetch_add(1, Ordering::Release);
+                } else {
+                    slots::add(shared, slots::DELIVERED, 1);
+                }
+                if !slots::is_set(shared, slots::STOP) {
+                    send(socket)?;
+                }
+            }
         }
     }
 }

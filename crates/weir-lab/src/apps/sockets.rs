@@ -18,17 +18,14 @@ pub fn connect_udp(server: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// What so many threads at once make of their numbers.
-pub fn on_threads<T: Send>(
-    count: u32,
-    make: impl Fn(u32) -> io::Result<T> + Sync,
-) -> io::Result<Vec<T>> {
+/// Does something on so many threads at once, each with its number.
+pub fn on_threads(count: u32, run: impl Fn(u32) -> io::Result<()> + Sync) -> io::Result<()> {
     thread::scope(|scope| {
-        let make = &make;
-        let threads: Vec<_> = (0..count).map(|number| scope.spawn(move || make(number))).collect();
+        let run = &run;
+        let threads: Vec<_> = (0..count).map(|number| scope.spawn(move || run(number))).collect();
         let join = |thread: ScopedJoinHandle<'_, _>| {
             thread.join().unwrap_or_else(|panic| resume_unwind(panic))
         };
-        threads.into_iter().map(join).collect()
+        threads.into_iter().try_for_each(join)
     })
 }

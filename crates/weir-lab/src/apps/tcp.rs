@@ -50,13 +50,14 @@ pub fn ask(
     per_second: u32,
     shared: &SharedCounters,
 ) -> io::Result<()> {
-    let streams = on_threads(connections, |_| {
+    let connect = |_| -> io::Result<TcpStream> {
         let stream = TcpStream::connect(server)?;
         stream.set_nodelay(true)?;
         // It ends with a reset: nothing is left to be sent again when the process has ended.
         set_socket_linger(&stream, Some(Duration::ZERO))?;
         Ok(stream)
-    })?;
+    };
+    let streams = (0..connections).map(connect).collect::<io::Result<Vec<_>>>()?;
     let turn = Duration::from_secs(1) / per_second;
     slots::ready(shared);
     on_threads(connections, |number| {
@@ -83,5 +84,4 @@ pub fn ask(
             slots::took(shared, sent.elapsed());
         }
     })
-    .map(|_: Vec<()>| ())
 }

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::time::Duration;
 
 use weir_bpf::sys::shared_memory::SharedCounters;
 
@@ -16,11 +15,6 @@ pub const FULL_PORT: u16 = 0x2000;
 /// First port of those that have room.
 pub const ROOM_PORT: u16 = 0x3000;
 
-/// A connection within one host takes microseconds; a lost SYN is sent again only after a second.
-const ATTEMPT: Duration = Duration::from_millis(200);
-/// If the listener was not ready for it.
-const ATTEMPTS: u32 = 25;
-
 /// Holds the sockets of both addresses open until it is killed. The UDP sockets that are to be full fill
 /// with the first packets; the listeners are full at once.
 pub fn run(addresses: [IpAddr; 2], shared: &SharedCounters) -> io::Result<()> {
@@ -33,14 +27,9 @@ pub fn run(addresses: [IpAddr; 2], shared: &SharedCounters) -> io::Result<()> {
         let listeners = [TcpListener::bind(full)?, TcpListener::bind((address, ROOM_PORT))?];
         // Over its limit (sk_acceptq_is_full()): one waits to be accepted, and none may.
         rustix::net::listen(&listeners[0], 0)?;
-        Ok((udp?, listeners, connect(full)?))
+        Ok((udp?, listeners, TcpStream::connect(full)?))
     };
     let _held = addresses.into_iter().map(open).collect::<io::Result<Vec<_>>>()?;
     slots::ready(shared);
     stay()
-}
-
-fn connect(address: SocketAddr) -> io::Result<TcpStream> {
-    let attempt = || TcpStream::connect_timeout(&address, ATTEMPT);
-    (1..ATTEMPTS).fold(attempt(), |connected, _| connected.or_else(|_| attempt()))
 }

@@ -69,8 +69,7 @@ pub(super) fn ledger(books: Books, before: &Reading, after: &Reading) -> Option<
     };
     let ledger = match books {
         Books::None => return None,
-        Books::Udp => udp,
-        Books::Client => Ledger { offered: since(Counter::ClientSent), ..udp },
+        Books::Udp => Ledger { offered: sent + since(Counter::ClientSent), ..udp },
         Books::Ip => {
             let of_udp = udp.late_socket + udp.late_other + udp.delivered;
             let beyond_udp = since(Counter::IpReceived).saturating_sub(of_udp);

@@ -65,7 +65,7 @@ fn steadiness(readings: &[(Instant, u64)]) -> Option<f64> {
         let (from, to) = (pair[0], pair[1]);
         (to.1 - from.1) as f64 / (to.0 - from.0).as_secs_f64()
     });
-    let slices = spread(rates);
+    let slices = spread(rates)?;
     (readings.len() > 2 && slices.median > 0.0).then(|| slices.min / slices.median)
 }
 
@@ -105,7 +105,7 @@ fn steps(trial: &mut Trial, steps: &[Steps]) {
         [&m::scheduled_us, &m::began_us, &m::at_ip_us, &m::woken_us, &m::runs_us].iter().enumerate()
     {
         let times = steps.iter().map(|steps| us(steps[step]).unwrap_or(f64::INFINITY));
-        trial.set(metric, Some(median(times)));
+        trial.set(metric, median(times));
     }
     let poll = |steps: &Steps| Some(us(steps[2])? - us(steps[0])?);
     let polls: Vec<f64> = steps.iter().filter_map(poll).collect();

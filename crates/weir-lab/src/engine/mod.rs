@@ -25,11 +25,10 @@ use crate::error::{Error, Result};
 use crate::experiment::{Ask, Times};
 use crate::host::companions::{Companion, stopped};
 use crate::host::process::Process;
-use crate::host::topology::Host;
 use crate::host::wire::{FLOOD_NET, far_interrupts, sink, slow_egress};
 use crate::meter;
 use crate::probe::Probe;
-use crate::programs::{Client as RealClient, Figures, Place};
+use crate::programs::{Client as RealClient, Place};
 use crate::reading::{Counter, Reading};
 use crate::run::Trial;
 use crate::scene::{Books, Client, Need, Scene, Watch};
@@ -43,8 +42,6 @@ const SPIN_UP: Duration = Duration::from_millis(10);
 const SLICE: Duration = Duration::from_millis(10);
 /// How long a client may take until each of its connections has been used, and a gate until it judges.
 const UNDER_WAY_DEADLINE: Duration = Duration::from_secs(10);
-/// A program's client that has not ended so long after its time is ended.
-const CLIENT_GRACE: Duration = Duration::from_secs(15);
 
 pub fn trial(
     bench: &mut Bench,
@@ -99,7 +96,12 @@ fn watch(
     // None is to be seen in a PID namespace.
     let kernel_threads = if accounts { napi::kernel_threads()? } else { vec![] };
     let softirqs = format!("ksoftirqd/{}", bench.sut_cpu);
-    let far = || far_interrupts(&bench.topology, &sut.host, far_nobody(scene, &sut.host));
+    let nobody = match scene.needs.contains(&Need::AnswersDropped) {
+        // The packet ends where the answers to the flood do.
+        true => Ipv4Addr::from_bits(FLOOD_NET.0.to_bits() + 1),
+        false => sut.host.address.0,
+    };
+    let far = || far_interrupts(&bench.topology, &sut.host, nobody);
     let _far = scene.needs.contains(&Need::FarEnd).then(far).transpose()?;
     let _sink = scene.sink.then(|| sink(&sut.host)).transpose()?;
     let mut probe = Probe {
@@ -136,7 +138,7 @@ fn watch(
         let arrivals = arrivals(&probe, window, stop)?;
         let (closed, last) = (probe.read()?, watching.polls());
         let length = began.elapsed();
-        let report = real.map(|real| report(real, stop)).transpose()?;
+        let report = real.map(|real| real.report(stop)).transpose()?;
         Ok::<_, Error>(Window { opened, closed, length, polls: first.zip(last), arrivals, report })
     };
     let window =
@@ -176,15 +178,6 @@ fn judged(probe: &Probe<'_>, stop: &Stop) -> Result<()> {
     .map(drop)
 }
 
-/// Where a packet ends that is to bind the far end's interrupts.
-fn far_nobody(scene: &Scene, host: &Host) -> Ipv4Addr {
-    match scene.needs.contains(&Need::AnswersDropped) {
-        // It ends where the answers to the flood do.
-        true => Ipv4Addr::from_bits(FLOOD_NET.0.to_bits() + 1),
-        false => host.address.0,
-    }
-}
-
 /// Starts a scene's client, if it is a program, which sends for a window from now on.
 fn start_program(probe: &Probe<'_>, window: Duration) -> Result<Option<RealClient>> {
     let (Some((kind, more)), bench) = (&probe.scene.program, probe.bench) else {
@@ -197,12 +190,6 @@ fn start_program(probe: &Probe<'_>, window: Duration) -> Result<Option<RealClien
         directory: bench.topology.directory("clients")?,
     };
     RealClient::start(kind, more, &place, window.as_secs()).map(Some)
-}
-
-/// Waits until a program has ended, and reads what it says.
-fn report(mut real: RealClient, stop: &Stop) -> Result<Figures> {
-    until(CLIENT_GRACE, || stop.check().map(|()| (!real.is_running()).then_some(())))?;
-    real.finish()
 }
 
 /// Lets a client of the lab's own send, or not.
@@ -236,14 +223,15 @@ fn arrivals(probe: &Probe<'_>, window: Duration, stop: &Stop) -> Result<Vec<(Ins
     if probe.scene.watch != Some(Watch::Replies) {
         return stop.sleep(window).map(|()| vec![]);
     }
+    let arrived = || Ok::<_, Error>(probe.bench.topology.stats(probe.host)?[0].rx_packets);
     let began = Instant::now();
-    let mut readings = vec![(began, probe.arrived()?)];
+    let mut readings = vec![(began, arrived()?)];
     let slices = (window.as_micros() / SLICE.as_micros()).max(1) as u32;
     for slice in 1..=slices {
         // What is left over of the window lengthens its last slice.
         let ends = if slice == slices { window } else { SLICE * slice };
         stop.sleep(ends.saturating_sub(began.elapsed()))?;
-        readings.push((Instant::now(), probe.arrived()?));
+        readings.push((Instant::now(), arrived()?));
     }
     Ok(readings)
 }

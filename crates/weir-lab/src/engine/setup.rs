@@ -9,7 +9,7 @@ use weir_bpf::sys::ethtool;
 use weir_bpf::sys::sched::{self, SchedPolicy};
 use weir_bpf::sys::stat::Stat;
 
-use crate::arm::{Arm, Napi, Wire};
+use crate::arm::{Arm, Napi};
 use crate::bench::{Begun, Bench, FIRST_PACKET_DEADLINE};
 use crate::error::{Result, cannot};
 use crate::host::topology::SUT_INTERFACE;
@@ -63,17 +63,15 @@ pub(super) fn describe(
 }
 
 /// Whom the scheduler weighs a process with.
-fn session(pid: Pid) -> &'static str {
+fn session(pid: Pid) -> String {
     let autogroup = std::fs::read_to_string("/proc/sys/kernel/sched_autogroup_enabled");
     // A server's worker process is in its master's. Not getsid(2) by rustix, which takes a session
     // of 0, one that was begun outside the PID namespace, for impossible.
     let session = |pid: Pid| Stat::of(pid.as_raw_nonzero().get()).and_then(|stat| stat.session());
-    match (session(pid) != session(getpid()), autogroup.is_ok_and(|text| text.trim() == "1")) {
-        (true, true) => "a session of its own, autogroup on",
-        (true, false) => "a session of its own, no autogroup",
-        (false, true) => "in the lab's session, autogroup on",
-        (false, false) => "in the lab's session, no autogroup",
-    }
+    let own = session(pid) != session(getpid());
+    let grouped = autogroup.is_ok_and(|text| text.trim() == "1");
+    let session = if own { "a session of its own" } else { "in the lab's session" };
+    format!("{session}, {}", if grouped { "autogroup on" } else { "no autogroup" })
 }
 
 /// How many packets an arm's ring has refused, or NAPI has taken from it.
@@ -118,7 +116,7 @@ fn queue_depth(bench: &mut Bench, arm: &Arm, stop: &Stop) -> Result<(u32, u32)> 
 
 /// How the arm's wire is, in words.
 fn poll_in_words(bench: &Bench, arm: &Arm) -> Result<String> {
-    if arm.wire == Wire::Veth {
+    if arm.veth {
         return Ok(format!("none: backlog of CPU {}, by RPS", bench.sut_cpu));
     }
     Ok(match (bench.pollers(arm)?.first(), arm.napi) {

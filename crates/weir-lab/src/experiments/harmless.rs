@@ -138,7 +138,7 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
 fn capacity(done: &[Trial]) -> f64 {
     let of = |is_wanted: fn(&str) -> bool| {
         let of_nsd = done.iter().filter(|t| t.case == "nsd" && is_wanted(&t.arm));
-        median_of_some(of_nsd.map(|trial| trial.get(&m::per_s)))
+        median(of_nsd.filter_map(|trial| trial.get(&m::per_s)))
     };
     of(|arm| arm == "stock").or_else(|| of(|_| true)).unwrap_or(NSD_PER_S)
 }

@@ -35,7 +35,6 @@ pub static EXPERIMENT: Experiment = Experiment {
     merits: &[&m::per_s],
     tables: tables! {
         "Requests/s" in Cases::All => per_s;
-        "Requests/s, of the same arm's without a flood" in Cases::All => per_s of unloaded;
         "Time of a request, us: median, 99th percentile; failed requests"
             in Cases::All => took_p50_us, took_p99_us, failed;
         "Where SYNs ended, packets/s: ring, discarded, answered by a cookie; the client's lost"

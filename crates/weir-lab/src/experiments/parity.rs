@@ -60,25 +60,20 @@ pub static EXPERIMENT: Experiment = Experiment {
 };
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
-    let scene = Scene {
-        needs: vec![Need::FarEndRps],
-        books: Books::None,
-        without_generator: true,
-        ..Scene::default()
-    };
+    let scene = Scene { needs: vec![Need::FarEndRps], without_generator: true, ..Scene::default() };
     let app = |kind, port| App { per_trial: true, ..App::new(kind, port, Role::Flooded) };
     let (talk, answer) = match ask.case {
         STREAM => {
             let app = app(AppKind::Real(&IPERF3), IPERF3.port);
             let program = Some((&IPERF3_CLIENT, String::new()));
-            return Ok(Scene { apps: vec![app], program, ..scene });
+            return Ok(Scene { apps: vec![app], program, books: Books::None, ..scene });
         }
         WINDOW => (Talk::Window, Answer::Count),
         _ => (Talk::RoundTrip, Answer::Echo),
     };
     let server = AppKind::Udp(udp::Server { answer, ..Default::default() });
     let client = Some(Client::Parity(talk, PORT));
-    Ok(Scene { apps: vec![app(server, PORT)], client, books: Books::Client, ..scene })
+    Ok(Scene { apps: vec![app(server, PORT)], client, ..scene })
 }
 
 /// What the lab's own server receives is counted in datagrams.

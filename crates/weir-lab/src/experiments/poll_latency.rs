@@ -33,7 +33,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     goals: goals! {
         "every arm: packets traced" => find(packets, TRACED), AtLeast(PACKETS);
         "every arm: age of packets that are traced, of those that are not" =>
-            find(|view| of_untraced(view, "alone", "untraced"), TRACED), AtMost(1.1);
+            find(of_untraced, TRACED), AtMost(1.1);
     },
     notes: "Packets come one by one, 10,000 a second. Input's schedule is the softirq's raise, or the NAPI thread's \
             wake-up; IP is where the driver hands over to the stack, before a gate at tc and after a native one. \

@@ -2,10 +2,11 @@
 
 use super::shared::*;
 use crate::apps::compute::Work;
-use crate::apps::rpc::walks;
 
 /// Where the worker listens; the short servers of each case are at ports that follow.
 const PORT: u16 = 7000;
+/// Walks that a call of the worker is: about 100 ms, or 20 ms.
+const WALKS: Choice<u64> = Choice { full: 2500, quick: 500 };
 /// Short requests that wait with each server, or are on their way.
 const OUTSTANDING: u32 = 32;
 /// How long the short servers compute for a request, in steps: some 2, 10 and 50 us.
@@ -53,7 +54,7 @@ pub static EXPERIMENT: Experiment = Experiment {
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
     let app = |work, port, role| App::new(AppKind::Udp(udp::Server::echo(work)), port, role);
-    let worker = Work { walks: walks(ask.quick), ..Work::default() };
+    let worker = Work { walks: WALKS.of(ask.quick), ..Work::default() };
     let mut apps = vec![app(worker, PORT, Role::Flooded)];
     let mut servers = vec![];
     for (place, (_, steps)) in (0..).zip(PACES).filter(|(_, (name, _))| *name == ask.case) {
@@ -69,7 +70,6 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
         apps,
         client: Some(Client::Rpc { worker: PORT, servers, outstanding: OUTSTANDING }),
         needs: vec![Need::FarEnd],
-        books: Books::Client,
         without_generator: true,
         ..Scene::default()
     })

@@ -332,17 +332,16 @@ fn of_bare(view: &View<'_>, arm: &str) -> Vec<Found> {
 fn of_frontier(view: &View<'_>, arm: &str) -> Vec<Found> {
     let full = view.trials_of(arm, "full-socket", Load::Top);
     let full = full.filter(|t| t.get(&m::discarded_share) >= Some(DISCARDED_MIN));
-    let c_gate = median(full.filter_map(|trial| trial.get(&m::cpu_ns_per_packet))) / 1e9;
-    if c_gate == 0.0 {
+    let Some(c_gate_ns) = median(full.filter_map(|trial| trial.get(&m::cpu_ns_per_packet))) else {
         return vec![];
-    }
+    };
     of_udp(view, arm, |case, r_ring| {
         let of_case = view.points.iter().filter(|point| point.case == case);
         let peak = of_case.filter_map(|point| point.get(&m::delivered_pps)).fold(0.0, f64::max);
         let up_to = |load: Load| {
             let sent = view.get(arm, case, load, &m::offered_pps);
             let sent = sent.filter(|sent| load != Load::Off && *sent <= r_ring)?;
-            let most = (peak * (1.0 - sent * c_gate)).min(sent);
+            let most = (peak * (1.0 - sent * c_gate_ns / 1e9)).min(sent);
             let trials = view.trials_of(arm, case, load);
             let pairs = trials.filter_map(|trial| Some((trial.get(&m::delivered_pps)?, most)));
             compare(pairs, place(view, case, load))

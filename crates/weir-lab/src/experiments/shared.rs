@@ -19,7 +19,7 @@ pub(super) use crate::scene::{
     App, AppKind, Beside, Books, CLOSED_PORT, Client, ECHO_PORT, FLOODED_PORT, Flow, From,
     LIGHT_PORT, Need, RANDOM_PORTS, Role, Scene, To, Watch,
 };
-pub(super) use crate::stats::{median, median_of_some};
+pub(super) use crate::stats::median;
 pub(super) use crate::view::{Pair, Point, View};
 pub(super) use weir_bpf::traffic::{Lengths, Sources, Transport};
 
@@ -47,15 +47,13 @@ pub(super) const USUAL: Experiment = Experiment {
     notes: "",
 };
 
-/// Tables: of each its title, the cases of its rows, and the metrics of a cell, as they are or of the
-/// unloaded arm's.
+/// Tables: of each its title, the cases of its rows, and the metrics of a cell.
 macro_rules! tables {
-    ($($title:literal in $cases:expr => $($metric:ident),+ $(of $unloaded:ident)?;)*) => {
+    ($($title:literal in $cases:expr => $($metric:ident),+;)*) => {
         &[$(crate::experiment::Table {
             title: $title,
             figures: &[$(&crate::metric::m::$metric),+],
             cases: $cases,
-            of_unloaded: matches!(stringify!($($unloaded)?).as_bytes(), b"unloaded"),
         }),*]
     };
 }
@@ -169,12 +167,12 @@ pub(super) fn in_bursts(ask: &Ask<'_>, turn: udp::Turn, length: u16) -> Scene {
     }
 }
 
-/// An arm's age of packets in a case, of that in another where none is traced, at each point.
-pub(super) fn of_untraced(view: &View<'_>, traced: &str, untraced: &str) -> Vec<Found> {
-    let points = view.points.iter().filter(|point| point.case == traced);
+/// An arm's age of packets that come alone, of that where none is traced, at each point.
+pub(super) fn of_untraced(view: &View<'_>) -> Vec<Found> {
+    let points = view.points.iter().filter(|point| point.case == "alone");
     let found = |point: &Point| {
         let at = |case| (point.arm.as_str(), case, point.load);
-        compare(view.pairs(at(traced), at(untraced), &m::age_p50_us), point.arm.clone())
+        compare(view.pairs(at("alone"), at("untraced"), &m::age_p50_us), point.arm.clone())
     };
     points.filter_map(found).collect()
 }
@@ -260,7 +258,7 @@ pub(super) fn unloaded(
             let arm = t.arm.split(' ').next();
             t.load == Load::Off && arm == Some(quiet) && cases.has(&t.case)
         };
-        median_of_some(trials.iter().filter(is_of).map(figure))
+        median(trials.iter().filter(is_of).filter_map(figure))
     })
 }
 

@@ -34,7 +34,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     figure: bars("Time from making a packet to its receiver, median", &m::age_p50_us),
     goals: goals! {
         "every arm: age of a packet that is traced, of one that is not" =>
-            find(|view| of_untraced(view, "alone", "untraced")), AtMost(1.1);
+            find(of_untraced), AtMost(1.1);
     },
     notes: "A packet waits up to 63 others long in the generator. In `stock` input is a softirq on a timer of 50 us, \
             else a NAPI thread. IP is where the driver hands over to the stack, before a gate at tc and after a native \

@@ -5,7 +5,6 @@
 //! get is measured by work.
 
 use super::shared::*;
-use crate::stats::spread;
 
 const LIGHT_PPS: f64 = 20_000.0;
 const FLOODED: Cases = Cases::Of(&["flooded"]);
@@ -63,8 +62,8 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
 fn derive(trials: &mut [Trial]) {
     hog_work(trials);
     let calm = |t: &&Trial| t.case == "flooded" && t.load == Load::Off;
-    let c_app = trials.iter().filter(calm).map(|trial| trial.get(&m::light_ns_per_packet));
-    let Some(c_app) = median_of_some(c_app) else { return };
+    let c_app = trials.iter().filter(calm).filter_map(|trial| trial.get(&m::light_ns_per_packet));
+    let Some(c_app) = median(c_app) else { return };
     for trial in trials.iter_mut().filter(|trial| trial.case == "flooded") {
         let second = trial.get(&m::light_pps).map(|pps| pps * c_app / 1e9);
         let work = trial.get(&m::hog_work).zip(second).map(|(hog, second)| hog + second);
@@ -105,7 +104,7 @@ fn unused_share(view: &View<'_>) -> Vec<Found> {
             Some(t.get(&m::cpu_ns_per_packet)? * offered / 1e9)
         };
         let trials = || view.trials_of(&point.arm, "flooded", point.load);
-        let fits = spread(trials().filter_map(need)).median <= 1.0 - setting;
+        let fits = median(trials().filter_map(need)) <= Some(1.0 - setting);
         let pairs = trials().filter_map(|t| Some((t.get(&m::user_work)?, 1.0 - need(t)?)));
         compare(pairs, format!("{} at {}", point.arm, point.load)).filter(|_| fits)
     };

@@ -2,12 +2,11 @@
 
 use rustix::process::{Pid, Signal, kill_process};
 use weir_bpf::sys::netns::NetNs;
-use weir_bpf::sys::sched;
 use weir_bpf::units::{CpuId, Nice};
 
 use super::group::group_of;
 use super::process::Process;
-use crate::apps::{Job, Pauses};
+use crate::apps::Job;
 use crate::error::{Result, cannot};
 use crate::scene::Beside;
 use crate::stop::Undo;
@@ -27,18 +26,7 @@ pub struct Companion {
 
 impl Companion {
     pub fn start(netns: &NetNs, cpu: CpuId, kind: Beside) -> Result<Self> {
-        let compute = |idle, pauses| Job::Compute { idle, pauses };
-        let job = match kind {
-            Beside::Hog(_) | Beside::GroupHog => compute(false, Pauses::Never),
-            Beside::Bursts => compute(false, Pauses::Sleeps),
-            Beside::IdleHog => compute(true, Pauses::Never),
-            Beside::Spinner => compute(true, Pauses::Yields),
-            Beside::Interactive => Job::Interactive,
-        };
-        let process = Process::worker(netns, cpu, Nice(0), job)?;
-        if let Beside::Hog(nice) = kind {
-            sched::set_nice(process.pid(), Nice(nice))?;
-        }
+        let process = Process::worker(netns, cpu, Nice(0), Job::Beside(kind))?;
         let group = (kind == Beside::GroupHog).then(|| group_of(process.pid())).transpose()?;
         Ok(Self { kind, process, _group: group })
     }

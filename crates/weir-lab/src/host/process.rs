@@ -14,7 +14,7 @@ use weir_bpf::sys::shared_memory::SharedCounters;
 use weir_bpf::sys::stat::Stat;
 use weir_bpf::units::{CpuId, Nanos, Nice};
 
-use crate::apps::{Job, OWN, Order, slots};
+use crate::apps::{Job, Order, slots};
 use crate::arm::DaemonSpec;
 use crate::error::{Error, Result, cannot};
 use crate::histogram;
@@ -38,7 +38,8 @@ pub struct Process {
 
 impl Process {
     /// That a program is not there shows only in its end.
-    pub fn spawn(order: Order, end: Signal, object: String, log: Option<PathBuf>) -> Result<Self> {
+    pub fn spawn(order: Order, object: String, log: Option<PathBuf>) -> Result<Self> {
+        let end = order.job.end();
         let mut command = order.command()?;
         command.stdout(Stdio::null());
         if let Some(log) = &log {
@@ -54,7 +55,7 @@ impl Process {
     pub fn worker(netns: &NetNs, cpu: CpuId, Nice(nice): Nice, job: Job) -> Result<Self> {
         let (shared, name) = (SharedCounters::create("weir-lab", slots::LEN)?, format!("{job:?}"));
         let order = Order { nice, shared: Some(shared.path()), ..Order::new(netns, cpu, job) };
-        let mut process = Self::spawn(order, Signal::KILL, name, None)?;
+        let mut process = Self::spawn(order, name, None)?;
         let is_ready = || slots::is_set(&shared, slots::READY).then_some(());
         process.wait("start", START_DEADLINE, |_| is_ready())?;
         process.shared = Some(shared);
@@ -140,17 +141,12 @@ fn quote(output: &str) -> String {
     last.map_or("it printed nothing".into(), |(start, _)| format!("it printed: {}", &text[start..]))
 }
 
-/// What becomes another `weir` command in a namespace, on a CPU.
-pub fn weir(netns: &NetNs, cpu: CpuId, spec: &DaemonSpec, arguments: &[&str]) -> Order {
-    let path = spec.binary.clone().unwrap_or_else(|| OWN.into());
-    let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
-    Order::new(netns, cpu, Job::Program(path, "weir".into(), arguments))
-}
-
 /// Runs another `weir` command in a namespace, on a CPU, and reads the JSON that it prints.
 pub fn ask_weir(netns: &NetNs, cpu: CpuId, spec: &DaemonSpec, arguments: &[&str]) -> Result<Value> {
     let object = format!("weir {}", arguments.join(" "));
-    let mut command = weir(netns, cpu, spec, arguments).command()?;
+    let words = arguments.iter().map(|word| (*word).to_owned()).collect();
+    let job = Job::Program(spec.path(), "weir".into(), words);
+    let mut command = Order::new(netns, cpu, job).command()?;
     let output = command.stderr(Stdio::inherit()).output().map_err(cannot("run", &object))?;
     serde_json::from_slice(&output.stdout).map_err(|error| {
         let problem = format!("`{object}` printed no JSON ({}): {error}", output.status);

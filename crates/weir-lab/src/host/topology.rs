@@ -63,7 +63,7 @@ pub struct Host {
     /// IPv4 addresses of the benchmarking range (RFC 2544), generator and host; the first has its low bits
     /// clear, for random sources.
     pub address: (Ipv4Addr, Ipv4Addr),
-    /// The same of IPv6 (RFC 5180), once [`Host::add_ipv6`] has given it.
+    /// The same of IPv6 (RFC 5180), where [`crate::scene::Need::OtherFamily`] gives it.
     pub address6: (Ipv6Addr, Ipv6Addr),
     /// Another address beyond the pair, of whom an echo server's packets seem to come.
     pub client: Ipv4Addr,
@@ -180,13 +180,6 @@ impl Host {
     pub fn neighbour(&self, last: u8) -> Ipv4Addr {
         let [a, b, c, _] = self.address.1.octets();
         Ipv4Addr::new(a, b, c, last)
-    }
-
-    /// Gives the host its IPv6 address, and the generator's as a neighbour that need not be asked for.
-    pub fn add_ipv6(&self) -> Result<()> {
-        let (generator, host) = self.address6;
-        self.links.add_address(self.ifindex, host.into(), 64)?;
-        Ok(self.links.add_neighbour(self.ifindex, generator.into(), self.mac.0)?)
     }
 
     /// Waits until packets can pass.

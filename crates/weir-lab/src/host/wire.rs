@@ -5,7 +5,7 @@
 //!
 //! A veth hands packets of its own host's sockets to the peer's NAPI, and so to the ring, only where it
 //! has no TSO (`veth_skb_is_eligible_for_gro()`); others go past it, straight to IP. So neither end has
-//! TSO, but on [`Wire::Veth`].
+//! TSO, but where an arm asks for a veth as it is made.
 
 use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::fd::AsFd;
@@ -21,7 +21,6 @@ use weir_bpf::units::CpuId;
 
 use super::topology::{EGRESS, Host, SUT_INTERFACE, Topology};
 use crate::apps::screen;
-use crate::arm::Wire;
 use crate::error::{Error, Result, cannot};
 use crate::scene::Need;
 use crate::stop::Undo;
@@ -57,15 +56,15 @@ pub const NAT_RULES: &str = "table ip nat {
 const NOBODYS_PORT: u16 = 9;
 
 /// Meets a need of a host's, once.
-pub fn meet(topology: &Topology, host: &Host, need: Need, wire: Wire, cpu: CpuId) -> Result<()> {
+pub fn meet(topology: &Topology, host: &Host, need: Need, veth: bool, cpu: CpuId) -> Result<()> {
     let far = &host.generator_ifname;
     match need {
         Need::FarEnd => {
-            become_host(topology, host, wire)?;
+            become_host(topology, host, veth)?;
             Ok(topology.generator.run(|| ethtool::set_gro(far, true))??)
         }
         Need::FarEndRps => {
-            become_host(topology, host, wire)?;
+            become_host(topology, host, veth)?;
             Ok(topology.generator_sysfs.write(far, "queues/rx-0/rps_cpus", &mask(cpu))?)
         }
         Need::AnswersDropped => {
@@ -91,15 +90,19 @@ pub fn meet(topology: &Topology, host: &Host, need: Need, wire: Wire, cpu: CpuId
             links.add_neighbour(host.generator_ifindex, host.address.1.into(), host.mac.1)?;
             Ok(host.links.add_neighbour(host.ifindex, client.into(), host.mac.0)?)
         }
-        Need::OtherFamily => host.add_ipv6(),
+        Need::OtherFamily => {
+            let (generator, own) = host.address6;
+            host.links.add_address(host.ifindex, own.into(), 64)?;
+            Ok(host.links.add_neighbour(host.ifindex, generator.into(), host.mac.0)?)
+        }
     }
 }
 
-fn become_host(topology: &Topology, host: &Host, wire: Wire) -> Result<()> {
+fn become_host(topology: &Topology, host: &Host, veth: bool) -> Result<()> {
     let (links, (client, server)) = (&topology.generator_links, host.address);
     links.add_address(host.generator_ifindex, client.into(), 24)?;
     links.add_neighbour(host.generator_ifindex, server.into(), host.mac.1)?;
-    if wire == Wire::Nic {
+    if !veth {
         topology.generator.run(|| ethtool::set_tso(&host.generator_ifname, false))??;
         host.netns.run(|| ethtool::set_tso(SUT_INTERFACE, false))??;
     }

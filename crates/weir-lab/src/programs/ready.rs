@@ -3,17 +3,15 @@
 use std::fs;
 use std::path::Path;
 
-use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 use weir_bpf::counters::CountersReader;
-use weir_bpf::units::Nanos;
+use weir_bpf::units::{Nanos, Nice};
 
-use super::running::{Place, Running, path_of};
-use crate::apps::{Job, OWN, Order};
+use super::running::{Place, Running, WEIR};
 use crate::arm::DaemonSpec;
 use crate::error::{Error, Result, cannot};
-use crate::host::process::{Process, START_DEADLINE, cpu_time, weir};
+use crate::host::process::{Process, START_DEADLINE, cpu_time};
 use crate::host::topology::{EGRESS, SUT_INTERFACE};
 
 /// What `weir` says once it captures, or its walls stand.
@@ -40,38 +38,23 @@ impl CaptureKind {
 }
 
 impl Running {
-    /// Starts a command, and waits until it says that it is ready.
-    fn start_until(
-        (command, options, says): (&str, &str, &str),
-        place: &Place<'_>,
-        directory: &Path,
-    ) -> Result<Self> {
-        let mut words = command.split(' ').chain(options.split_whitespace()).map(str::to_owned);
-        let name = words.next().unwrap_or_default();
-        let path = if name == "weir" { OWN.into() } else { path_of(&name).unwrap_or_default() };
-        let job = Job::Program(path, name, words.collect());
-        let order = Order::new(place.netns, place.cpu, job);
-        let log = Some(directory.join("log"));
-        let mut process = Process::spawn(order, Signal::INT, command.to_owned(), log)?;
-        process.wait("begin", START_DEADLINE, |said| said.contains(says).then_some(()))?;
-        Ok(process.into())
-    }
-
     pub fn capture(kind: CaptureKind, place: &Place<'_>) -> Result<Self> {
         // What is in the lab's own directory is in memory.
         let parent = if kind.disk { Path::new("/var/tmp") } else { &place.directory };
         // Of no name that somebody else could have prepared.
         let directory = TempDir::with_prefix_in("weir-lab-capture-", parent);
         let directory = directory.map_err(cannot("create a directory in", parent.display()))?;
-        let (command, rotation, more, says) = match kind.weir {
-            None => ("tcpdump", "-C 100 -W 2 -Z root", "", "listening on"),
-            Some(more) => ("weir capture", "--rotate-size 100M --keep 2", more, WEIR_IS_READY),
+        let place = &Place { directory: directory.path().to_owned(), ..*place };
+        let (name, command, rotation, says) = match kind.weir {
+            None => ("tcpdump", String::new(), "-C 100 -W 2 -Z root", "listening on"),
+            Some(more) => {
+                (WEIR, format!("capture {more}"), "--rotate-size 100M --keep 2", WEIR_IS_READY)
+            }
         };
-        let file =
-            if kind.disk { &directory.path().join("capture") } else { Path::new("/dev/null") };
-        let rotation = if kind.disk { rotation } else { "" };
-        let options = format!("-i {SUT_INTERFACE} -w {} {rotation} {more}", file.display());
-        let started = Self::start_until((command, &options, says), place, directory.path())?;
+        let (file, rotation) =
+            if kind.disk { ("%dir/capture", rotation) } else { ("/dev/null", "") };
+        let arguments = format!("{command} -i {SUT_INTERFACE} -w {file} {rotation}");
+        let started = Self::start(place, name, (0, &arguments), |said| said.contains(says))?;
         Ok(Self { capture: Some((kind, directory)), ..started })
     }
 
@@ -80,11 +63,10 @@ impl Running {
         let rules = place.directory.join("rules");
         fs::write(&rules, "accept\n").map_err(cannot("write", rules.display()))?;
         // One that fails closed would leave its walls.
-        let options = format!(
-            "{} --in {SUT_INTERFACE} --out {EGRESS} --attach native --fail open {more}",
-            rules.display()
+        let arguments = format!(
+            "screen %dir/rules --in {SUT_INTERFACE} --out {EGRESS} --attach native --fail open {more}"
         );
-        Self::start_until(("weir screen", &options, WEIR_IS_READY), place, &place.directory)
+        Self::start(place, WEIR, (0, &arguments), |said| said.contains(WEIR_IS_READY))
     }
 
     /// How many packets a capture has written, by the kernel's count of bytes (proc_pid_io(5)): it writes nothing
@@ -121,9 +103,8 @@ impl Daemon {
         }
         arguments.extend(spec.options.iter().map(String::as_str));
         arguments.push(SUT_INTERFACE);
-        let order = weir(place.netns, place.cpu, spec, &arguments);
-        let (object, log) = (format!("weir {}", arguments.join(" ")), place.directory.join("log"));
-        let mut process = Process::spawn(order, Signal::TERM, object, Some(log))?;
+        let words = arguments.into_iter().map(str::to_owned).collect();
+        let mut process = place.start(WEIR, spec.path(), words, Nice(0))?;
         let (attach, counters) = process.wait("come up", START_DEADLINE, protected)?;
         Ok(Self { process, attach, counters: CountersReader::open(counters)? })
     }

@@ -1,4 +1,4 @@
-//! Servers and clients that run: a server is ready when it answers, a client ends by itself.
+//! Programs that run: some until they are ended, and those are ready in their own way; a client ends by itself.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal};
+use rustix::process::Pid;
 use tempfile::TempDir;
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::units::{CpuId, Nanos, Nice};
@@ -15,14 +15,19 @@ use weir_bpf::units::{CpuId, Nanos, Nice};
 use super::ready::CaptureKind;
 use super::report::Figures;
 use super::table::{ClientKind, ROWS, Row, ServerKind};
-use crate::apps::{Job, Order};
+use crate::apps::{Job, OWN, Order};
 use crate::error::{Error, Result, cannot};
 use crate::host::process::{self, Process, START_DEADLINE};
+use crate::stop::{Stop, until};
 
 /// How long a server may take for one answer while it starts.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(200);
+/// A client that has not ended so long after its time is ended.
+const CLIENT_GRACE: Duration = Duration::from_secs(15);
+/// This build's own executable, by its name.
+pub(super) const WEIR: &str = "weir";
 
-pub(super) fn path_of(program: &str) -> Option<PathBuf> {
+fn path_of(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     // These are not in every user's `PATH`.
     let sbin = ["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from);
@@ -78,28 +83,38 @@ pub struct Place<'a> {
     pub directory: PathBuf,
 }
 
-/// Starts a program with its files.
-fn spawn(name: &str, place: &Place<'_>, port: u16, arguments: &str, nice: Nice) -> Result<Process> {
-    let Place { netns, cpu, address, directory } = place;
-    let server = SocketAddr::from((*address, port));
-    let fill = |template: &str| {
-        let text = template.replace("%_", " ").replace("%at", &server.to_string());
-        let text = text.replace("%ip", &address.to_string());
-        let text = text.replace("%port", &port.to_string());
-        text.replace("%dir", &directory.display().to_string())
-    };
-    missing(&[name])?;
-    let rows = ROWS.iter().filter(|row| row.0 == name);
-    for (file, text) in rows.flat_map(|row| row.3()) {
-        let path = directory.join(file);
-        std::fs::write(&path, fill(&text)).map_err(cannot("write", path.display()))?;
+impl Place<'_> {
+    /// Starts a program here; what it prints goes to a log in its directory.
+    pub fn start(
+        &self,
+        name: &str,
+        path: PathBuf,
+        words: Vec<String>,
+        nice: Nice,
+    ) -> Result<Process> {
+        let object = format!("{name} {}", words.join(" "));
+        let job = Job::Program(path, name.to_owned(), words);
+        let order = Order { nice: nice.0, ..Order::new(self.netns, self.cpu, job) };
+        Process::spawn(order, object, Some(self.directory.join(format!("{name}.log"))))
     }
-    let path = path_of(name).unwrap_or_default();
-    let arguments = arguments.split_whitespace().map(fill).collect();
-    let job = Job::Program(path, name.to_owned(), arguments);
-    let order = Order { nice: nice.0, ..Order::new(netns, *cpu, job) };
-    let log = directory.join(format!("{name}.log"));
-    Process::spawn(order, Signal::TERM, format!("{name} ({server})"), Some(log))
+
+    /// The same with its files, from templates.
+    fn start_filled(&self, name: &str, port: u16, arguments: &str, nice: Nice) -> Result<Process> {
+        let server = SocketAddr::from((self.address, port));
+        let fill = |template: &str| {
+            let text = template.replace("%_", " ").replace("%at", &server.to_string());
+            let text = text.replace("%ip", &self.address.to_string());
+            let text = text.replace("%port", &port.to_string());
+            text.replace("%dir", &self.directory.display().to_string())
+        };
+        let rows = ROWS.iter().filter(|row| row.0 == name);
+        for (file, text) in rows.flat_map(|row| row.3()) {
+            let path = self.directory.join(file);
+            std::fs::write(&path, fill(&text)).map_err(cannot("write", path.display()))?;
+        }
+        let path = if name == WEIR { OWN.into() } else { path_of(name).unwrap_or_default() };
+        self.start(name, path, arguments.split_whitespace().map(fill).collect(), nice)
+    }
 }
 
 /// An application that runs.
@@ -118,21 +133,28 @@ impl From<Process> for Running {
 }
 
 impl Running {
-    /// Starts a server, and waits until it answers. The loopback interface must be up.
+    /// Starts a program, and waits until it is ready, as what it has printed tells.
+    pub(super) fn start(
+        place: &Place<'_>,
+        name: &str,
+        (port, arguments): (u16, &str),
+        is_ready: impl Fn(&str) -> bool,
+    ) -> Result<Self> {
+        let mut process = place.start_filled(name, port, arguments, Nice(0))?;
+        process.wait("get ready", START_DEADLINE, |said| is_ready(said).then_some(()))?;
+        Ok(process.into())
+    }
+
     pub fn server(kind: &ServerKind, place: &Place<'_>) -> Result<Self> {
         let ServerKind { name, port, arguments, .. } = *kind;
-        let server = SocketAddr::from((place.address, port));
+        let answers = || place.netns.run(|| answers(kind, (place.address, port).into()));
         // It may not listen yet.
-        let answers = || matches!(place.netns.run(|| answers(kind, server)), Ok(Ok(true)));
-        if answers() {
-            // It would answer in this one's place.
-            let problem = format!("cannot start {name} at {server}: another server is there");
-            return Err(Error::refused(problem, "end it, or take another address"));
-        }
-        let mut process = spawn(name, place, port, arguments, Nice(0))?;
-        process.wait("answer", START_DEADLINE, |_| answers().then_some(()))?;
-        let pids = process::workers(process.pid())?;
-        Ok(Self { process, pids, capture: None })
+        let is_ready = |said: &str| match kind.question {
+            Some(_) => matches!(answers(), Ok(Ok(true))),
+            None => said.contains("Server listening"),
+        };
+        let started = Self::start(place, name, (port, arguments), is_ready)?;
+        Ok(Self { pids: process::workers(started.process.pid())?, ..started })
     }
 
     pub fn cpu_time(&self) -> Result<Nanos> {
@@ -143,13 +165,7 @@ impl Running {
 
 /// Whether something answers a server's protocol at an address in the calling thread's namespace.
 fn answers(kind: &ServerKind, server: SocketAddr) -> io::Result<bool> {
-    let Some((question, length, expected)) = kind.question else {
-        let (table, digits) = if server.is_ipv4() { ("tcp", 8) } else { ("tcp6", 32) };
-        let sockets = std::fs::read_to_string(format!("/proc/thread-self/net/{table}"))?;
-        // Its port, nobody at the other end, `TCP_LISTEN` (net/tcp_states.h).
-        let listener = format!(":{:04X} {:0digits$}:0000 0A ", server.port(), 0);
-        return Ok(sockets.contains(&listener));
-    };
+    let Some((question, length, expected)) = kind.question else { return Ok(false) };
     let mut stream = TcpStream::connect_timeout(&server, ANSWER_TIMEOUT)?;
     stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     stream.write_all(question)?;
@@ -165,29 +181,22 @@ impl Client {
     pub fn start(kind: &ClientKind, more: &str, place: &Place<'_>, seconds: u64) -> Result<Self> {
         let ClientKind { name, server, arguments } = *kind;
         let arguments = arguments.replace("%seconds", &seconds.to_string()).replace("%more", more);
-        Ok(Self(spawn(name, place, server.port, &arguments, CLIENTS_NICE)?, name))
+        Ok(Self(place.start_filled(name, server.port, &arguments, CLIENTS_NICE)?, name))
     }
 
-    pub fn is_running(&mut self) -> bool {
-        self.0.is_running()
+    /// Waits until it has ended, and reads what it reports.
+    pub fn report(mut self, stop: &Stop) -> Result<Figures> {
+        until(CLIENT_GRACE, || stop.check().map(|()| (!self.0.is_running()).then_some(())))?;
+        let row = ROWS.iter().find(|row| row.0 == self.1);
+        self.0.wait("report", Duration::ZERO, |output| row?.4(output))
     }
-
-    /// What it reports, now that it has ended, or is to have.
-    pub fn finish(mut self) -> Result<Figures> {
-        self.0.wait("report", Duration::ZERO, |output| figures(self.1, output))
-    }
-}
-
-/// What a client has printed, once that is a whole report.
-fn figures(name: &str, output: &str) -> Option<Figures> {
-    ROWS.iter().find(|row| row.0 == name)?.4(output)
 }
 
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
 
-    use super::super::table::{IPERF3, MEMCACHED};
+    use super::super::table::MEMCACHED;
     use super::*;
 
     #[test]
@@ -210,18 +219,6 @@ mod tests {
     fn one_error_names_every_package() {
         let error = missing(&["apache", "sh", "freciar"]).unwrap_err().to_string();
         assert!(error.starts_with("cannot find apache, freciar; apt-get install "), "{error}");
-    }
-
-    #[test]
-    fn iperf3_is_there_when_it_listens() {
-        for address in ["127.0.0.1:0", "[::1]:0"] {
-            let listener = TcpListener::bind(address).unwrap();
-            let server = listener.local_addr().unwrap();
-            let _client = TcpStream::connect(server).unwrap();
-            assert!(answers(&IPERF3, server).unwrap(), "{server}");
-            drop(listener);
-            assert!(!answers(&IPERF3, server).unwrap(), "{server}");
-        }
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub struct ServerKind {
     pub(super) arguments: &'static str,
     /// What it is asked over TCP to see whether it is ready, how many bytes of the answer are read, and
     /// what is among them. `None`: to iperf3 a connection would be a client, and the next one would have
-    /// to wait for its end. It is ready when it listens.
+    /// to wait for its end. It is ready when it says so.
     pub(super) question: Option<(&'static [u8], usize, &'static [u8])>,
 }
 

@@ -115,27 +115,18 @@ fn grid(view: &View<'_>, table: &Table, arms: &[&str], pick: &Pick) -> Grid {
 
 fn cell(view: &View<'_>, table: &Table, arm: &str, case: &str, load: Load) -> Cell {
     let Some(point) = view.point(arm, case, load) else { return ABSENT.into() };
-    let figure = |metric: &&Metric| {
-        let spread = point.spread(metric)?;
-        if !table.of_unloaded {
-            return Some((metric.unit, spread));
-        }
-        let whole = view.get(arm, case, Load::Off, metric).filter(|whole| *whole > 0.0)?;
-        let Spread { median, min, max } = spread;
-        let of = Spread { median: median / whole, min: min / whole, max: max / whole };
-        Some((Unit::Share, of))
-    };
-    let figures: Vec<Option<(Unit, Spread)>> = table.figures.iter().map(figure).collect();
-    if figures.iter().all(Option::is_none) {
+    if table.figures.iter().all(|metric| point.get(metric).is_none()) {
         return ABSENT.into();
     }
-    let each = |draw: &dyn Fn(Unit, Spread) -> String| -> String {
-        let drawn = figures.iter().map(|f| f.map_or(ABSENT.into(), |(unit, of)| draw(unit, of)));
-        drawn.collect::<Vec<_>>().join(" / ")
+    let each = |draw: fn(Unit, Spread) -> String| -> String {
+        let drawn = |metric: &&Metric| {
+            point.spread(metric).map_or(ABSENT.into(), |spread| draw(metric.unit, spread))
+        };
+        table.figures.iter().map(drawn).collect::<Vec<_>>().join(" / ")
     };
     let mark = if point.marked { "*" } else { "" };
-    let text = each(&|unit, spread| units::figure(unit, spread.median)) + mark;
-    Cell { text, range: format!("{}; {} trials", each(&units::range), point.repeats) }
+    let text = each(|unit, spread| units::figure(unit, spread.median)) + mark;
+    Cell { text, range: format!("{}; {} trials", each(units::range), point.repeats) }
 }
 
 /// Between what the searches have the highest rate that passes.

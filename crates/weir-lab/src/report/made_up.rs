@@ -40,17 +40,11 @@ pub static OVERLOAD: Experiment = Experiment {
         passes: |_, trial| trial.get(&m::loss) == Some(0.0),
     }],
     tables: &[
-        Table {
-            title: "Delivered, packets/s",
-            figures: &[&m::delivered_pps],
-            cases: Cases::All,
-            of_unloaded: false,
-        },
+        Table { title: "Delivered, packets/s", figures: &[&m::delivered_pps], cases: Cases::All },
         Table {
             title: "Age at delivery: median, 99th percentile",
             figures: &[&m::age_p50_us, &m::age_p99_us],
             cases: Cases::Of(&["recv"]),
-            of_unloaded: false,
         },
     ],
     figure: Figure {
@@ -82,19 +76,14 @@ pub static OVERLOAD: Experiment = Experiment {
     notes: "Read it with 1 < 2.",
 };
 
-/// A computation beside a flood: less is better, bars, figures divided by those without a flood.
+/// A computation beside a flood: less is better, bars.
 pub static BESIDE: Experiment = Experiment {
     name: "beside",
     says: "completes a call in {}",
     cases: || ["fast", "slow"].map(Case::always).into(),
     merits: &[&m::completion_ms],
     searches: &[],
-    tables: &[Table {
-        title: "Calls, of those without a flood",
-        figures: &[&m::calls_per_s],
-        cases: Cases::All,
-        of_unloaded: true,
-    }],
+    tables: &[Table { title: "Calls/s", figures: &[&m::calls_per_s], cases: Cases::All }],
     figure: Figure { title: "Time per call", case: None, y: &m::completion_ms },
     goals: || vec![],
     ..OVERLOAD

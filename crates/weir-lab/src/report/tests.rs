@@ -33,7 +33,7 @@ fn text_of_an_overload() {
 }
 
 #[test]
-fn markdown_of_what_is_divided_by_the_unloaded() {
+fn markdown_of_a_computation_beside_a_flood() {
     let run = beside();
     insta::assert_snapshot!(markdown::section(&View::new(&BESIDE, &run)));
 }

@@ -4,14 +4,11 @@
 //! 3rd edition: sections 3.1 to 3.3 for pairs, 4.1 to 4.3 for two samples. Ranks and their sums are
 //! doubled, so that the mean ranks of ties are whole numbers too.
 
-use serde::Serialize;
-
 /// Two samples of up to so many values each are compared exactly.
 const EXACT_MAX: usize = 20;
 
 /// How the values of two samples belong together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Design {
     /// By pairs: Wilcoxon's signed-rank test, Tukey's interval between two of the Walsh averages.
     ///
@@ -47,7 +44,7 @@ impl Design {
         };
         all.sort_by(f64::total_cmp);
         let interval = left_out.and_then(|at| Some((*all.get(at)?, all[all.len() - 1 - at])));
-        (!all.is_empty()).then(|| Shift { estimate: super::median(all), interval, p })
+        Some(Shift { estimate: super::median(all)?, interval, p })
     }
 
     /// The fewest pairs, or values in each sample, with which a shift can be found at a level.
