@@ -17,11 +17,15 @@ use weir_bpf::units::{CpuId, Nanos};
 use super::observed::PRIORITY;
 
 /// How often each is measured; the middle one counts, as others may be the hypervisor's.
-const WAKES: usize = 51;
+const WAKES: usize = 31;
 /// How long is slept in between.
 const PAUSE: Duration = Duration::from_micros(30);
-/// Each takes some 3 ms where nobody else disturbs; it is given up after this.
-const AT_MOST: Duration = Duration::from_millis(50);
+/// Each takes some 2 ms where nobody else disturbs. Processes of this CPU wait meanwhile, so it is given up after as long
+/// as any process keeps others waiting, the scheduler's slice...
+const AT_MOST: Duration = Duration::from_millis(3);
+/// ...and tried again, so often, after they have had their turn.
+const TRIES: usize = 3;
+const TURN: Duration = Duration::from_millis(10);
 
 /// What an interruption costs the CPU; all 0 where that could not be measured.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,14 +49,20 @@ enum Waker {
 
 impl SwitchCost {
     /// Measures it on the last of this host's CPUs that nobody has set apart, which real-time threads keep busy for
-    /// some 7 ms.
+    /// three times some 2 ms.
     pub(super) fn measure() -> Self {
         let cpus = shared(sched::online_cpus().unwrap_or_default(), &set_apart());
         let Some((on, others)) = cpus.split_last() else { return Self::default() };
-        let by_timer = median_gap(*on, Waker::Timer).unwrap_or_default();
-        let by_cpu = others.first().and_then(|other| median_gap(*on, Waker::Cpu(*other)));
+        let measure = |waker| {
+            (0..TRIES).find_map(|_| {
+                std::thread::sleep(TURN);
+                median_gap(*on, waker)
+            })
+        };
+        let by_timer = measure(Waker::Timer).unwrap_or_default();
+        let by_cpu = others.first().and_then(|other| measure(Waker::Cpu(*other)));
         let by_cpu = by_cpu.unwrap_or(by_timer).min(by_timer);
-        let by_turn = median_gap(*on, Waker::Turn).unwrap_or(by_cpu).min(by_cpu);
+        let by_turn = measure(Waker::Turn).unwrap_or(by_cpu).min(by_cpu);
         Self { by_timer, by_cpu, by_turn }
     }
 }
@@ -126,9 +136,9 @@ fn run_again_and_again(waker: Waker, woken: &AtomicU64, end: &AtomicBool) {
     }
 }
 
-/// Wakes that thread, from another CPU, until it has ended.
+/// Wakes that thread, from another CPU, until it has ended. In real time, too: both would wait for it.
 fn wake(thread: &Thread, from: CpuId, ended: &AtomicBool) {
-    let _ = sched::pin_current_thread(from);
+    let _ = place(from, PRIORITY);
     while !ended.load(Ordering::Relaxed) {
         std::thread::sleep(PAUSE);
         thread.unpark();
