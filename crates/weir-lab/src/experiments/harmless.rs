@@ -7,7 +7,7 @@ const MAIN: &str = "weir";
 /// NSD's answers per second before it has been saturated in this run.
 const NSD_PER_S: f64 = 100e3;
 /// What asks each server, and how; NSD at its rate, or at shares of that.
-const PROGRAMS: [(&str, &ClientKind, How); 11] = [
+const PROGRAMS: [(&str, &ClientKind, How); 12] = [
     ("nginx", &WRK, How::Options("")),
     // The server closes each connection after its answer, and wrk opens another.
     ("nginx-conn", &WRK, How::Options("-H Connection:%_close")),
@@ -19,6 +19,8 @@ const PROGRAMS: [(&str, &ClientKind, How); 11] = [
     ("udp-1400", &IPERF3_CLIENT, How::Options("-u -b 1000M -l 1400")),
     ("udp-8000", &IPERF3_CLIENT, How::Options("-u -b 1000M -l 8000")),
     ("tcp", &IPERF3_CLIENT, How::Options("-P 1")),
+    // The server sends, and receives acknowledgements.
+    ("tcp-sent", &IPERF3_CLIENT, How::Options("-R")),
     ("memcached", &MEMCASLAP, How::Options("")),
 ];
 const QUICK: [&str; 2] = ["nginx", "udp-8000+nice-19"];
