@@ -61,8 +61,11 @@ pub(super) fn diversions(link: &LinkInfo, device: Device, sight: Sight) -> Vec<D
 fn upper(ifindex: IfIndex) -> rustix::io::Result<Vec<LinkInfo>> {
     let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
     let all: Vec<Answer> = ask_route(&request, NLM_F_DUMP)?;
-    let is_upper = |one: &LinkInfo| one.lower == Some(ifindex) && !is(one, "veth");
-    Ok(all.iter().filter_map(|answer| answer.info().ok()).filter(is_upper).collect())
+    // One that cannot be read may be on top.
+    let all: Result<Vec<LinkInfo>, _> = all.iter().map(Answer::info).collect();
+    let mut all = all.map_err(|_| Errno::BADMSG)?;
+    all.retain(|one| one.lower == Some(ifindex) && !is(one, "veth"));
+    Ok(all)
 }
 
 fn is(link: &LinkInfo, kind: &str) -> bool {
