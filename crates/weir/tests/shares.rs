@@ -118,7 +118,7 @@ fn a_listener_that_has_clients_goes_on_answering_requests_past_its_queue() {
 /// not to.
 #[test]
 fn a_listener_is_answered_for_by_cookie_while_nothing_forbids_it() {
-    const CLIENTS: usize = 10;
+    const CLIENTS: usize = 20;
     const RULE: &str =
         "table ip t { chain c { type filter hook input priority 0; tcp dport 9 drop; }; }";
     let host = Host::new();
