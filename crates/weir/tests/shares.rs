@@ -152,6 +152,9 @@ fn a_listener_is_answered_for_by_cookie_while_nothing_forbids_it() {
     let answers = || {
         wait_long("the gate answers", || why().is_null() && grown(2 * ONE_TRY) > 1000);
         host.network.far.run(serve).unwrap();
+        // They were gone whenever the kernel was asked for its connections.
+        let weighs = |&(_, share): &(u64, f64)| share > 0.1;
+        wait_until("it is known to have clients", || host.limits("tcp-request").iter().all(weighs));
     };
     let rests = |because: &str| {
         wait_until("it says why not", || why().as_str().is_some_and(|why| why.contains(because)));

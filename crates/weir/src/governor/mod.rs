@@ -150,10 +150,15 @@ impl Governors {
             return Ok(());
         }
         let ownership = self.owners.borrow_mut().look()?;
-        let requests = wanted.iter().filter(|channel| channel.kind == Kind::TcpRequest);
-        let asked: BTreeSet<u16> = requests.filter_map(Channel::local_port).collect();
+        let ports = |kind| -> BTreeSet<u16> {
+            let of_kind = wanted.iter().filter(|channel| channel.kind == kind);
+            of_kind.filter_map(Channel::local_port).collect()
+        };
+        let asked = ports(Kind::TcpRequest);
         if !asked.is_empty() {
-            let connected = self.owners.borrow_mut().connected_ports()?;
+            // Connections that are over before the kernel is asked the gate has seen.
+            let mut connected = self.owners.borrow_mut().connected_ports()?;
+            connected.append(&mut ports(Kind::Tcp));
             self.common.receivers.serve(asked, &connected);
         }
         let settings = self.common.receivers.settings();
