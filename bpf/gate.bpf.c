@@ -33,14 +33,21 @@ static __always_inline void end_poll(void)
 /* What is decided before a packet is parsed; else NO_REASON. */
 static __always_inline int standing_reason(bool past_limit)
 {
+	struct weir_poll *poll;
+
 	if (interface.no_polls)
 		end_poll();
 	if (interface.policy_off)
 		return WEIR_REASON_POLICY_OFF;
 	if (is_stale())
 		return WEIR_REASON_STALE;
-	if (past_limit)
+	if (past_limit) {
+		poll = current_poll();
+		/* As long as there are such the gates stay awake. */
+		if (poll)
+			poll->discarded++;
 		return WEIR_REASON_CPU_SHARE;
+	}
 	if (interface.diverted && !DEFECT(DIVERTED_IGNORED))
 		return WEIR_REASON_DIVERTED;
 	return NO_REASON;
@@ -72,12 +79,13 @@ int weir_gate(struct xdp_md *ctx)
 {
 	__u32 len = bpf_xdp_get_buff_len(ctx);
 	struct weir_counter seen = {.packets = 1, .bytes = len};
-	bool past_limit = interface.limited && xdp_is_past_limit(ctx);
+	bool asleep = is_asleep(), past_limit;
 	int reason;
 
+	past_limit = !asleep && interface.limited && xdp_is_past_limit(ctx);
 	if (!past_limit && has_lazy_sockets() && xdp_is_lazy(ctx))
 		return XDP_DROP;
-	if (is_asleep()) {
+	if (asleep) {
 		count(WEIR_REASON_ASLEEP, seen);
 		return XDP_PASS;
 	}
@@ -155,18 +163,18 @@ static __always_inline bool skb_is_misnamed(const struct __sk_buff *skb)
 SEC("tc")
 int weir_gate_tc(struct __sk_buff *skb)
 {
+	bool asleep = is_asleep(), past_limit = false;
 	struct weir_counter seen;
-	bool past_limit = false;
 	__u32 truesize;
 	int reason;
 
-	if (interface.limited) {
+	if (!asleep && interface.limited) {
 		pull_headers(skb);
 		past_limit = !skb_is_misnamed(skb) && skb_is_past_limit(skb);
 	}
 	if (!past_limit && has_lazy_sockets() && skb_is_lazy(skb))
 		return TC_ACT_SHOT;
-	if (is_asleep()) {
+	if (asleep) {
 		count(WEIR_REASON_ASLEEP, packets_of(skb));
 		return TC_ACT_UNSPEC;
 	}

@@ -87,13 +87,15 @@ impl Alarm {
     }
 
     /// CPU time is short: has the gates look whether there is something to discard, unless they have a short while
-    /// ago.
-    pub fn try_gates(&self) {
+    /// ago. Whether they do.
+    pub fn try_gates(&self) -> bool {
         let now = monotonic_now().0;
-        if now.saturating_sub(self.shared.read(0).tried_ns) > abi::TRY_AGAIN_NS as u64 {
+        let tries = now.saturating_sub(self.shared.read(0).tried_ns) > abi::TRY_AGAIN_NS as u64;
+        if tries {
             self.shared.set(0, offset_of!(types::weir_alarm, tried_ns), now);
             self.wake(Cause::CpuShare);
         }
+        tries
     }
 
     fn wake(&self, cause: Cause) {

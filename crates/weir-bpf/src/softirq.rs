@@ -1,15 +1,18 @@
 //! What receive softirqs take from processes, for the limit of softirq mode: `bpf/softirq.bpf.c`.
 
+use std::sync::Mutex;
+
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Typedef;
-use libbpf_rs::skel::{OpenSkel, Skel};
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use libbpf_rs::skel::OpenSkel;
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 
 use crate::error::{Error, Result};
 use crate::object::{globals, load};
 use crate::probe::{QueueProbe, share};
 use crate::record::records;
 use crate::skeleton::softirq::{SoftirqSkel, SoftirqSkelBuilder, types};
+use crate::sync::lock;
 use crate::units::{CpuId, Nanos};
 
 const TRACEPOINTS: &str = "the softirq tracepoints";
@@ -26,20 +29,31 @@ pub struct SoftirqTimes {
     pub taken: Nanos,
 }
 
-/// Receive softirqs, watched on every CPU. While this lives, gates that share its probe can be limited by
+/// Receive softirqs of every CPU. While this lives and they are watched, gates that share its probe can be limited by
 /// them: [`Gate::limit_input`](crate::gate::Gate::limit_input).
 pub struct Softirqs {
-    skel: SoftirqSkel<'static>,
     times: MapHandle,
+    watch: Mutex<Watch>,
 }
 
+/// The programs, attached while they are wanted.
+struct Watch {
+    // Before the programs.
+    links: Vec<Link>,
+    skel: SoftirqSkel<'static>,
+}
+
+#[allow(unsafe_code)]
+// SAFETY: libbpf's objects belong to no thread; a mutex keeps two from using them at once.
+unsafe impl Send for Watch {}
+
 impl Softirqs {
-    /// Loads and attaches the programs. In each `period` what may be taken begins anew.
+    /// Loads the programs. Nothing is watched yet ([`Softirqs::watch`]).
     ///
     /// # Errors
     /// Without the privilege, or on a kernel that lacks one of the tracepoints.
-    pub fn load(probe: &QueueProbe, period: Nanos) -> Result<Self> {
-        let mut skel = load::<SoftirqSkelBuilder>(TRACEPOINTS, |open| {
+    pub fn load(probe: &QueueProbe) -> Result<Self> {
+        let skel = load::<SoftirqSkelBuilder>(TRACEPOINTS, |open| {
             share!(open, probe);
             let btf = Btf::from_vmlinux()?;
             let progs = &mut open.progs;
@@ -59,20 +73,33 @@ impl Softirqs {
         })?;
         let times = MapHandle::try_from(&probe.maps().softirqs)
             .map_err(Error::bpf("share", TRACEPOINTS))?;
-        forget(&times)?;
-        let bss = globals(skel.maps.bss_data.as_deref_mut());
-        bss.period_ns = period.0;
-        skel.attach().map_err(Error::bpf("attach", TRACEPOINTS))?;
-        Ok(Self { skel, times })
+        Ok(Self { times, watch: Mutex::new(Watch { links: vec![], skel }) })
     }
 
-    /// Goes by another period from the next poll on.
-    pub fn set_period(&mut self, period: Nanos) {
-        let bss = globals(self.skel.maps.bss_data.as_deref_mut());
-        bss.period_ns = period.0;
+    /// In each `period` what may be taken begins anew, from the next poll on.
+    pub fn set_period(&self, period: Nanos) {
+        let mut watch = lock(&self.watch);
+        globals(watch.skel.maps.bss_data.as_deref_mut()).period_ns = period.0;
     }
 
-    /// What has been used until now, by CPU. Not one instant: softirqs run meanwhile.
+    /// Watches them, from now on or no more: times begin anew, and nothing is limited meanwhile.
+    ///
+    /// # Errors
+    /// When the kernel refuses a tracepoint.
+    pub fn watch(&self, wanted: bool) -> Result<()> {
+        let mut watch = lock(&self.watch);
+        if wanted != watch.links.is_empty() {
+            return Ok(());
+        }
+        let attached = if wanted { watch.attach() } else { Ok(()) };
+        if !wanted || attached.is_err() {
+            watch.links.clear();
+            forget(&self.times)?;
+        }
+        attached
+    }
+
+    /// What has been used since they are watched, by CPU. Not one instant: softirqs run meanwhile.
     ///
     /// # Errors
     /// When the kernel refuses a map lookup.
@@ -87,7 +114,32 @@ impl Softirqs {
     }
 }
 
-/// An earlier load may have ended within a softirq.
+impl Watch {
+    fn attach(&mut self) -> Result<()> {
+        let progs = &self.skel.progs;
+        // Those that say what is taken go first when they are detached: what they have said is then forgotten.
+        let all = [
+            &progs.weir_sirq_begin,
+            &progs.weir_sirq_poll,
+            &progs.weir_sirq_end,
+            &progs.weir_sirq_raise,
+            &progs.weir_irq_in,
+            &progs.weir_irq_out,
+            &progs.weir_timer_in,
+            &progs.weir_timer_out,
+            &progs.weir_call_in,
+            &progs.weir_call_out,
+            &progs.weir_ipi_in,
+            &progs.weir_ipi_out,
+        ];
+        for program in all.into_iter().filter(|program| program.autoload()) {
+            self.links.push(program.attach().map_err(Error::bpf("attach", TRACEPOINTS))?);
+        }
+        Ok(())
+    }
+}
+
+/// The programs may have ended within a softirq.
 fn forget(times: &MapHandle) -> Result<()> {
     let cpus =
         libbpf_rs::num_possible_cpus().map_err(Error::bpf("count the CPUs for", TRACEPOINTS))?;

@@ -17,7 +17,6 @@ use weir_bpf::gate::{Gate, QueueProbe};
 use weir_bpf::input::Inputs;
 use weir_bpf::screen::Screens;
 use weir_bpf::softirq::Softirqs;
-use weir_bpf::units::Nanos;
 
 const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/complexity.txt");
 /// `BPF_COMPLEXITY_LIMIT_INSNS` of `include/linux/bpf.h`.
@@ -108,7 +107,7 @@ fn the_kernel_half_has_not_grown() {
     let _inputs = Inputs::load(&probe).unwrap();
     let _egresses = Egresses::load(&probe).unwrap();
     let _screens = Screens::load(&probe).unwrap();
-    let _softirqs = Softirqs::load(&probe, Nanos(10_000_000)).unwrap();
+    let _softirqs = Softirqs::load(&probe).unwrap();
     let sizes = sizes();
     assert_eq!(sizes.len(), PROGRAMS.len(), "{sizes:?}");
     for (name, size) in &sizes {

@@ -47,7 +47,9 @@ impl Bench {
     fn new(mode: AttachMode) -> Self {
         let alone = alone();
         let (network, gate, probe) = Network::gated(mode);
-        let softirqs = Softirqs::load(&probe, PERIOD).unwrap();
+        let softirqs = Softirqs::load(&probe).unwrap();
+        softirqs.set_period(PERIOD);
+        softirqs.watch(true).unwrap();
         let cpu = *sched::online_cpus().unwrap().last().unwrap();
         Self { softirqs, gate, cpu, network, _probe: probe, _alone: alone }
     }

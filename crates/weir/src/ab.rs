@@ -21,7 +21,6 @@ use serde::Serialize;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use weir_bpf::gate::QueueProbe;
 use weir_bpf::softirq::Softirqs;
-use weir_bpf::units::Nanos;
 use weir_lab::stats::rank::{Design, Shift};
 
 use crate::cli::RunArgs;
@@ -34,8 +33,6 @@ use crate::signals;
 const LEVEL: f64 = 0.05;
 /// A slice begins with so much of its time that is not measured: threads move, queues fill or drain.
 const SETTLING_PART: u32 = 10;
-/// What the tracepoints' programs average a limit over that nobody sets here.
-const PERIOD: Nanos = Nanos::from_millis(10);
 /// Options that a slice is not given.
 const OWN: [&str; 2] = ["--ab", "--pairs"];
 const OWN_FLAGS: [&str; 2] = ["--json", "--quiet"];
@@ -95,7 +92,8 @@ pub fn run(args: &RunArgs, slice: Duration) -> Result<()> {
     let stop = signals::catch(&[SIGINT, SIGTERM, SIGQUIT, SIGHUP])?;
     let mut console = Console::open();
     let probe = QueueProbe::load()?;
-    let softirqs = Softirqs::load(&probe, PERIOD)?;
+    let softirqs = Softirqs::load(&probe)?;
+    softirqs.watch(true)?;
     let mut pairs: Vec<Pair> = Vec::new();
     while pairs.len() < args.pairs as usize {
         // What they say is the same each time.

@@ -262,9 +262,9 @@ impl Protected {
         renamed.map(|()| Presence::Present)
     }
 
-    /// Whether its gate may sleep: not where it limits softirqs, nor where it is asked to count alone.
+    /// Whether its gate may sleep: not where nothing would wake it, nor where it is asked to count alone.
     pub fn may_sleep(&self) -> bool {
-        self.settings.policy == Policy::On && self.limit.is_none()
+        self.settings.policy == Policy::On && self.limit.as_ref().is_none_or(Limit::may_sleep)
     }
 
     /// Reads the counters and publishes the status; `guardian_pid`, `sleep` and `lost` are part of it, and

@@ -88,7 +88,8 @@ pub fn run(args: &RunArgs) -> Result<()> {
         watcher.map_err(unheard).ok()
     });
     let feedback = Feedback::start(heard.collect())?;
-    let kernel = Kernel { host, limiter: Limiter::new(Rc::clone(&probe)), probe, governors };
+    let limiter = Limiter::new(Rc::clone(&probe), governors.clone());
+    let kernel = Kernel { host, limiter, probe, governors };
     let (mut protected, mut running) = (Vec::new(), Vec::new());
     for claim in claims {
         let effective = config.of(&claim.interface());
@@ -106,7 +107,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     Daemon::new(protected, wardens, signals, reloader, console, report).run()
 }
 
-/// None where no interface is to be governed. Where the kernel has not what it takes, weir protects with
+/// None where no interface is to be governed, nor limited by choice. Where the kernel has not what it takes, weir protects with
 /// a fixed weight: the gate does not depend on the governor.
 fn governors(
     config: &Config,
@@ -116,7 +117,7 @@ fn governors(
 ) -> Option<Rc<Governors>> {
     let governed = |interface: &String| {
         let settings = config.settings(interface);
-        settings.napi == Napi::Threads && settings.threads.weight == ThreadWeight::Governed
+        settings.napi == Napi::Softirq || settings.threads.weight == ThreadWeight::Governed
     };
     if !interfaces.iter().any(governed) {
         return None;

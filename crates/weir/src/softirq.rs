@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,7 @@ use weir_bpf::units::{CpuId, IfIndex, Nanos, Permille};
 use weir_policy::Settings;
 
 use crate::error::Result;
+use crate::governor::{Governors, Limited};
 
 /// What the limit does on one interface: for `weir status`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,7 +24,8 @@ pub struct LimitStatus {
     pub input_share: f64,
     /// Packets that the gate has discarded for it.
     pub discarded: u64,
-    /// Receive softirqs since the last status, for whichever interface, on each CPU that had some.
+    /// Receive softirqs since the last status, for whichever interface, on each CPU that had some; of them nothing is
+    /// known while the gate sleeps.
     pub cpus: Vec<CpuShares>,
 }
 
@@ -41,29 +44,21 @@ pub struct CpuShares {
 /// Limits interfaces. The kernel half is loaded while there is one that is limited.
 pub struct Limiter {
     probe: Rc<QueueProbe>,
+    /// Hear what wakes the gates; without them they never sleep.
+    governors: Option<Rc<Governors>>,
     running: RefCell<Running>,
 }
 
 #[derive(Default)]
 struct Running {
-    softirqs: Option<Softirqs>,
-    periods: BTreeMap<IfIndex, Nanos>,
-}
-
-impl Running {
-    /// A CPU has one period, whoever interrupts it: the shortest.
-    fn follow_period(&mut self) {
-        match (self.periods.values().min(), &mut self.softirqs) {
-            (Some(shortest), Some(softirqs)) => softirqs.set_period(*shortest),
-            _ => self.softirqs = None,
-        }
-    }
+    softirqs: Option<Arc<Softirqs>>,
+    limits: BTreeMap<IfIndex, (Nanos, f64)>,
 }
 
 impl Limiter {
     /// Limits nothing yet.
-    pub fn new(probe: Rc<QueueProbe>) -> Rc<Self> {
-        Rc::new(Self { probe, running: RefCell::default() })
+    pub fn new(probe: Rc<QueueProbe>, governors: Option<Rc<Governors>>) -> Rc<Self> {
+        Rc::new(Self { probe, governors, running: RefCell::default() })
     }
 
     /// Watches receive softirqs for an interface, until the answer is dropped. Its gate has yet to be
@@ -71,7 +66,9 @@ impl Limiter {
     pub fn limit(self: &Rc<Self>, ifindex: IfIndex, settings: &Settings) -> Result<Limit> {
         let mut running = self.running.borrow_mut();
         if running.softirqs.is_none() {
-            running.softirqs = Some(Softirqs::load(&self.probe, settings.period)?);
+            let softirqs = Arc::new(Softirqs::load(&self.probe)?);
+            softirqs.watch(true)?;
+            running.softirqs = Some(softirqs);
         }
         drop(running);
         let mut limit = Limit {
@@ -82,6 +79,26 @@ impl Limiter {
         };
         limit.set(settings);
         Ok(limit)
+    }
+
+    /// A CPU has one period, whoever interrupts it: the shortest. And the least share wakes all gates.
+    fn follow(&self) {
+        let mut running = self.running.borrow_mut();
+        let least = running
+            .limits
+            .values()
+            .copied()
+            .reduce(|one, other| (one.0.min(other.0), one.1.min(other.1)));
+        if least.is_none() {
+            running.softirqs = None;
+        }
+        let limited = running.softirqs.as_ref().zip(least).map(|(softirqs, (period, share))| {
+            softirqs.set_period(period);
+            Limited::new(Arc::clone(softirqs), share)
+        });
+        if let Some(governors) = &self.governors {
+            governors.limit_softirqs(limited);
+        }
     }
 
     /// Nothing, if it cannot be read: nothing depends on it.
@@ -104,9 +121,14 @@ impl Limit {
     /// Goes by these settings from now on; the gate has yet to be told.
     pub fn set(&mut self, settings: &Settings) {
         self.input_share = settings.user_share.rest();
-        let mut running = self.limiter.running.borrow_mut();
-        running.periods.insert(self.ifindex, settings.period);
-        running.follow_period();
+        let limit = (settings.period, self.input_share);
+        self.limiter.running.borrow_mut().limits.insert(self.ifindex, limit);
+        self.limiter.follow();
+    }
+
+    /// Whether something wakes its gate while it sleeps.
+    pub fn may_sleep(&self) -> bool {
+        self.limiter.governors.is_some()
     }
 
     /// What the gate is to be told.
@@ -133,9 +155,8 @@ impl Limit {
 
 impl Drop for Limit {
     fn drop(&mut self) {
-        let mut running = self.limiter.running.borrow_mut();
-        running.periods.remove(&self.ifindex);
-        running.follow_period();
+        self.limiter.running.borrow_mut().limits.remove(&self.ifindex);
+        self.limiter.follow();
     }
 }
 

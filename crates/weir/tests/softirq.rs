@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use common::*;
 use rustix::process::{Pid, Signal};
-use serde_json::Value;
+use serde_json::{Value, json};
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sysfs::NetSysfs;
 
@@ -205,7 +205,8 @@ fn so_is_a_flood_of_a_lazy_socket() {
 fn a_flood_past_the_limit_is_discarded<T>(port: u16, receiver: impl FnOnce(&Network) -> T) {
     let network = Network::ipv4_only();
     let cpus = Cpus::take();
-    let daemon = Daemon::start(&network, &["--napi", "softirq", "--user-share", "99%", "--lazy"]);
+    let daemon =
+        Daemon::start_sleepy(&network, &["--napi", "softirq", "--user-share", "99%", "--lazy"]);
     let _receiver = receiver(&network);
     // By a timer on the CPU where NAPI last ran, as by an interrupt that is bound there.
     let defer = || {
@@ -214,6 +215,10 @@ fn a_flood_past_the_limit_is_discarded<T>(port: u16, receiver: impl FnOnce(&Netw
         sysfs.write(NEAR, "napi_defer_hard_irqs", "2147483647").unwrap();
     };
     network.near.run(defer).unwrap();
+    let sleep = || network.interface_status()["sleep"].clone();
+    wait_until("its gate sleeps, and nobody watches softirqs", || {
+        sleep()["asleep"] == true && limit(&network)["cpus"] == json!([])
+    });
     let _process = Owned::compute_bound(cpus.cpu);
     let flows = [network.flow(port, Some(100_000.0))];
     // The first from the CPU under test, so that the timer is there.
@@ -234,6 +239,9 @@ fn a_flood_past_the_limit_is_discarded<T>(port: u16, receiver: impl FnOnce(&Netw
             }
         });
     }
+    // Of that little a share any softirq beside a process is a reason to look, each second.
+    let slept = sleep()["slept"].clone();
+    wait_until("it sleeps again", || sleep()["asleep"] == true || sleep()["slept"] != slept);
     let text = network.says(&["status"]);
     assert!(text.contains("cpu-share"), "{text}");
     let said = daemon.interrupt();

@@ -12,7 +12,8 @@ use weir_bpf::units::IfIndex;
 use weir_bpf::verdict::{Kind, Reason, Verdict};
 
 use super::reading::{CpuReading, OwnerReading, SocketReading, TcpReading, UdpReading};
-use super::sample::{CpuTimes, Sample, host_sysctl};
+use super::sample::{Sample, host_sysctl};
+use crate::cpu_times::CpuTimes;
 use crate::owners::{OwnedSocket, Owner, Process};
 
 /// Two looks.

@@ -30,6 +30,7 @@ use weir_bpf::units::IfIndex;
 use super::between::Between;
 use super::reading::{InterfaceReading, Reading};
 use crate::attach;
+use crate::cpu_times::{self, CpuTimes};
 use crate::error::Result;
 use crate::owners::{Owners, Ownership};
 use crate::rps;
@@ -72,14 +73,6 @@ pub struct Sample {
     /// Of those that poll NAPI.
     pub(super) pollers: HashMap<i32, SchedStat>,
     pub(super) neighbours: BTreeSet<String>,
-}
-
-/// Of one CPU, in ticks (proc(5), `/proc/stat`).
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct CpuTimes {
-    pub(super) total: u64,
-    pub(super) idle: u64,
-    pub(super) softirq: u64,
 }
 
 /// Of one CPU (`/proc/net/softnet_stat`).
@@ -125,7 +118,7 @@ impl Looker {
 
     /// Reads everything that is counted.
     pub fn look(&mut self) -> Sample {
-        let cpus = fs::read_to_string("/proc/stat").map(|text| cpu_times(&text));
+        let cpus = cpu_times::read();
         let softnet = fs::read_to_string("/proc/thread-self/net/softnet_stat");
         let (pollers, neighbours) = processes();
         let ownership = self.owners.as_mut().map(Owners::look);
@@ -292,20 +285,6 @@ fn udp() -> weir_bpf::Result<UdpStats> {
     })
 }
 
-/// Lines `cpuN user nice system idle iowait irq softirq steal guest guest_nice`; guests' time is user's already.
-fn cpu_times(text: &str) -> BTreeMap<u32, CpuTimes> {
-    let line = |line: &str| {
-        let mut words = line.strip_prefix("cpu")?.split_ascii_whitespace();
-        let cpu = words.next()?.parse().ok()?;
-        let ticks: Vec<u64> = words.map(str::parse).collect::<std::result::Result<_, _>>().ok()?;
-        let at = |index: usize| ticks.get(index).copied();
-        let total = ticks.iter().take(8).sum();
-        Some((cpu, CpuTimes { total, idle: at(3)? + at(4)?, softirq: at(6)? }))
-    };
-    // The first line, of all CPUs together, has no number.
-    text.lines().filter(|line| !line.starts_with("cpu ")).filter_map(line).collect()
-}
-
 /// A line of hexadecimal numbers for each CPU that is online; its number is the 13th.
 fn softnets(text: &str) -> BTreeMap<u32, Softnet> {
     let line = |line: &str| {
@@ -367,10 +346,6 @@ mod tests {
 
     #[test]
     fn the_kernels_tables_are_read() {
-        let text = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 1 2 3 4 5 6 7 8 1 1\ncpu3 0 0 0 1 0 0 0 0 0 0\nintr 5\n";
-        let times = cpu_times(text);
-        assert_eq!(times[&0], CpuTimes { total: 36, idle: 9, softirq: 7 });
-        assert_eq!(times.keys().copied().collect::<Vec<_>>(), [0, 3]);
         let row = |cpu: &str| format!("0000000a 00000002 00000001 {}{cpu}\n", "0 ".repeat(9));
         let new = softnets(&(row("0") + &row("5")));
         assert_eq!(new[&5], Softnet { processed: 10, dropped: 2, squeezed: 1 });

@@ -11,6 +11,7 @@ pub mod observed;
 mod peers;
 mod receivers;
 mod receptions;
+mod softirqs;
 mod switch_cost;
 
 use std::cell::RefCell;
@@ -44,6 +45,7 @@ use crate::task::{Held, Task};
 use look::{Common, Look};
 use observed::{Observed, PRIORITY};
 use receivers::Receivers;
+pub use softirqs::Limited;
 use switch_cost::SwitchCost;
 
 /// What the listener says to the guardian.
@@ -96,6 +98,7 @@ struct Shared {
     /// Whether the scheduler is watched also while nothing is wrong.
     awake: bool,
     looks: Mutex<BTreeMap<u32, Arc<Look>>>,
+    softirqs: Mutex<Option<Limited>>,
     /// Where beats go; none before there is a guardian.
     beats: Mutex<Option<ChildStdin>>,
     alarm: Alarm,
@@ -110,8 +113,13 @@ impl Governors {
         awake: bool,
     ) -> Result<Rc<Self>> {
         let inputs = Inputs::load(probe)?;
-        let (looks, beats, alarm) = (Mutex::default(), Mutex::default(), alarm.clone());
-        let shared = Arc::new(Shared { awake, looks, beats, alarm: alarm.clone() });
+        let shared = Arc::new(Shared {
+            awake,
+            looks: Mutex::default(),
+            softirqs: Mutex::default(),
+            beats: Mutex::default(),
+            alarm: alarm.clone(),
+        });
         let failed = |source| Error::system("start the governor's thread", source);
         let (ended, listening) = std::io::pipe().map_err(failed)?;
         let (rings, shares_with) = (Rings::listen(probe)?, Arc::clone(&shared));
@@ -126,7 +134,7 @@ impl Governors {
                 switch_cost: SwitchCost::measure(),
                 peers: Arc::default(),
                 receivers: Arc::new(Receivers::new(shares)?),
-                alarm,
+                alarm: alarm.clone(),
                 awake,
             },
             shared,
@@ -186,6 +194,11 @@ impl Governors {
     /// Whether channels are held to their share.
     pub fn enforces_shares(&self) -> bool {
         self.common.receivers.settings().enforce
+    }
+
+    /// Has softirqs watched while the gates are awake, from now on; none are limited any more, if there are none.
+    pub fn limit_softirqs(&self, limited: Option<Limited>) {
+        *lock(&self.shared.softirqs) = limited;
     }
 
     /// Where beats are to go from now on. The first goes at once: a guardian that has heard none waits for one.
@@ -300,6 +313,11 @@ fn listen(mut rings: Rings, ended: &PipeReader, shared: &Shared) {
             std::thread::sleep(pulse.due());
         }
         pulse.beat(&looks, shared);
+        let tries = lock(&shared.softirqs).as_mut().is_some_and(|each| each.follow(&shared.alarm));
+        if tries {
+            // It is over soon.
+            pulse.hear();
+        }
     }
 }
 
