@@ -114,6 +114,8 @@ arms! {
         => "weir run, native, with lazy sockets for the lab's UDP applications";
     "softirq": Napi::Softirq, { daemon: weir("--attach native --napi softirq") }
         => "weir run where softirqs poll: the fallback";
+    "weir-auto": Napi::Softirq, { daemon: weir("--napi auto") }
+        => "weir run where softirqs poll until input is over its share, and then threads";
     "stock-screen": Napi::Softirq, { screen: Some("") } => "weir screen, native, where softirqs poll";
     "weir-screen": THREAD, { screen: Some("") }
         => "weir screen, native, and the kernel's threaded NAPI";

@@ -37,6 +37,8 @@ pub enum Napi {
     Threads,
     /// Softirqs, as without weir: the gate limits them to receiving's share of a CPU that processes want
     Softirq,
+    /// Softirqs, until they have taken more than that share; threads from then on until little comes again
+    Auto,
 }
 
 /// Who forwards packets.

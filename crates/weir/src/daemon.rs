@@ -173,6 +173,7 @@ impl Daemon {
             }
             if events.called {
                 self.weigh_receivers();
+                self.interfaces.iter_mut().for_each(Protected::follow_need);
             }
             self.follow(&events.changed);
             self.tell_news();

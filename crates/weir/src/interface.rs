@@ -310,6 +310,8 @@ impl Protected {
         }
         let published = status.write(&self.host.dir);
         let before = counted?;
+        self.follow_need();
+        self.follow_rest(&status);
         Ok(Tick {
             attached: self.gate.is_attached()?,
             trouble: threads.and(pruned.map_err(Error::from)).and(recorded).and(published).err(),
@@ -466,8 +468,8 @@ impl Protected {
 
     /// What its user should know besides.
     fn notes(&self) -> impl Iterator<Item = String> {
-        let unused = self.polled.not_threaded.iter().flat_map(|_| self.settings.threads.unused());
-        self.notes.iter().cloned().chain(unused)
+        let unused = self.polled.never_by_threads().then(|| self.settings.threads.unused());
+        self.notes.iter().cloned().chain(unused.into_iter().flatten())
     }
 
     /// What the user should know that has changed since this was last asked.

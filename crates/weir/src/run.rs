@@ -117,7 +117,7 @@ fn governors(
 ) -> Option<Rc<Governors>> {
     let governed = |interface: &String| {
         let settings = config.settings(interface);
-        settings.napi == Napi::Softirq || settings.threads.weight == ThreadWeight::Governed
+        settings.napi != Napi::Threads || settings.threads.weight == ThreadWeight::Governed
     };
     if !interfaces.iter().any(governed) {
         return None;

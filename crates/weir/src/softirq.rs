@@ -101,6 +101,11 @@ impl Limiter {
         }
     }
 
+    /// Whether they take much of a CPU from processes, while something is wrong.
+    pub fn takes_much(&self) -> bool {
+        self.governors.as_ref().is_some_and(|governors| governors.softirqs_take_much())
+    }
+
     /// Nothing, if it cannot be read: nothing depends on it.
     fn times(&self) -> Vec<SoftirqTimes> {
         let running = self.running.borrow();

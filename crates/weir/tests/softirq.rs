@@ -202,43 +202,55 @@ fn so_is_a_flood_of_a_lazy_socket() {
     });
 }
 
+/// NAPI is started by a timer on the CPU where it last ran, as by an interrupt that is bound there; 0: where packets are
+/// sent.
+fn interrupt_each(network: &Network, nanos: &str) {
+    let defer = || {
+        let sysfs = NetSysfs::open().unwrap();
+        sysfs.write(NEAR, "gro_flush_timeout", nanos).unwrap();
+        let polls = if nanos == "0" { "0" } else { "2147483647" };
+        sysfs.write(NEAR, "napi_defer_hard_irqs", polls).unwrap();
+    };
+    network.near.run(defer).unwrap();
+}
+
+/// Does something while a port is flooded, on the CPU under test.
+fn while_flooded(network: &Network, cpus: &Cpus, port: u16, act: impl Fn()) {
+    let flows = [network.flow(port, Some(100_000.0))];
+    // The first from there, so that the timer is there.
+    for from in [cpus.cpu, cpus.elsewhere] {
+        network.while_sent(&flows, Some(from), |generator| {
+            let before = generator.counts(0).sent;
+            wait_until("some are sent", || generator.counts(0).sent > before);
+            if from == cpus.elsewhere {
+                act();
+            }
+        });
+    }
+}
+
 fn a_flood_past_the_limit_is_discarded<T>(port: u16, receiver: impl FnOnce(&Network) -> T) {
     let network = Network::ipv4_only();
     let cpus = Cpus::take();
     let daemon =
         Daemon::start_sleepy(&network, &["--napi", "softirq", "--user-share", "99%", "--lazy"]);
     let _receiver = receiver(&network);
-    // By a timer on the CPU where NAPI last ran, as by an interrupt that is bound there.
-    let defer = || {
-        let sysfs = NetSysfs::open().unwrap();
-        sysfs.write(NEAR, "gro_flush_timeout", "200000").unwrap();
-        sysfs.write(NEAR, "napi_defer_hard_irqs", "2147483647").unwrap();
-    };
-    network.near.run(defer).unwrap();
+    interrupt_each(&network, "200000");
     let sleep = || network.interface_status()["sleep"].clone();
     wait_until("its gate sleeps, and nobody watches softirqs", || {
         sleep()["asleep"] == true && limit(&network)["cpus"] == json!([])
     });
     let _process = Owned::compute_bound(cpus.cpu);
-    let flows = [network.flow(port, Some(100_000.0))];
-    // The first from the CPU under test, so that the timer is there.
-    for from in [cpus.cpu, cpus.elsewhere] {
-        network.while_sent(&flows, Some(from), |generator| {
-            let before = generator.counts(0).sent;
-            wait_until("some are sent", || generator.counts(0).sent > before);
-            if from == cpus.elsewhere {
-                let told = || {
-                    let limit = limit(&network);
-                    let taken = limit["cpus"].as_array().unwrap().iter().any(|each| {
-                        each["cpu"] == cpus.cpu.0
-                            && each["taken"].as_f64().is_some_and(|it| it > 0.0)
-                    });
-                    taken && limit["discarded"].as_u64().is_some_and(|packets| packets > 100)
-                };
-                wait_until("the status tells", told);
-            }
-        });
-    }
+    while_flooded(&network, &cpus, port, || {
+        let told = || {
+            let limit = limit(&network);
+            let taken = limit["cpus"].as_array().unwrap().iter().any(|each| {
+                each["cpu"] == cpus.cpu.0 && each["taken"].as_f64().is_some_and(|it| it > 0.0)
+            });
+            taken && limit["discarded"].as_u64().is_some_and(|packets| packets > 100)
+        };
+        wait_until("the status tells", told);
+    });
     // Of that little a share any softirq beside a process is a reason to look, each second.
     let slept = sleep()["slept"].clone();
     wait_until("it sleeps again", || sleep()["asleep"] == true || sleep()["slept"] != slept);
@@ -246,6 +258,39 @@ fn a_flood_past_the_limit_is_discarded<T>(port: u16, receiver: impl FnOnce(&Netw
     assert!(text.contains("cpu-share"), "{text}");
     let said = daemon.interrupt();
     assert!(said.contains(" cpu-share"), "{said}");
+}
+
+#[test]
+fn threads_poll_as_long_as_they_are_needed() {
+    let network = Network::ipv4_only();
+    let cpus = Cpus::take();
+    let daemon = Daemon::start_sleepy(&network, &["--napi", "auto", "--user-share", "99%"]);
+    let polls = |threads: bool| {
+        let status = network.interface_status();
+        let one_is_governed = status["governed"][0].is_object();
+        status["not_threaded"].is_null() == threads
+            && status["softirq_limit"].is_null() == threads
+            && one_is_governed == threads
+            && network.threaded() == if threads { "1" } else { "0" }
+    };
+    assert!(polls(false), "{}", network.interface_status());
+    let needed = || {
+        let process = Owned::compute_bound(cpus.cpu);
+        interrupt_each(&network, "200000");
+        while_flooded(&network, &cpus, CLOSED_PORT, || {
+            wait_until("threads poll", || polls(true));
+        });
+        interrupt_each(&network, "0");
+        drop(process);
+    };
+    needed();
+    // After ten quiet seconds, and some of those in which it falls asleep.
+    assert!(wait(4 * PATIENCE, || polls(false)), "{}", network.interface_status());
+    needed();
+    assert_eq!(network.threaded(), "1");
+    daemon.kill();
+    wait_until("softirqs poll again", || network.threaded() == "0" && network.files().is_empty());
+    network.assert_untouched();
 }
 
 /// GRO gives a veth NAPI instances, which get nothing while its peer has TSO.

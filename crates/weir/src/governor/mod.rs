@@ -45,7 +45,8 @@ use crate::task::{Held, Task};
 use look::{Common, Look};
 use observed::{Observed, PRIORITY};
 use receivers::Receivers;
-pub use softirqs::Limited;
+use softirqs::Noticed;
+pub use softirqs::{Limited, MUCH};
 use switch_cost::SwitchCost;
 
 /// What the listener says to the guardian.
@@ -99,6 +100,7 @@ struct Shared {
     awake: bool,
     looks: Mutex<BTreeMap<u32, Arc<Look>>>,
     softirqs: Mutex<Option<Limited>>,
+    receivers: Arc<Receivers>,
     /// Where beats go; none before there is a guardian.
     beats: Mutex<Option<ChildStdin>>,
     alarm: Alarm,
@@ -113,10 +115,12 @@ impl Governors {
         awake: bool,
     ) -> Result<Rc<Self>> {
         let inputs = Inputs::load(probe)?;
+        let receivers = Arc::new(Receivers::new(shares)?);
         let shared = Arc::new(Shared {
             awake,
             looks: Mutex::default(),
             softirqs: Mutex::default(),
+            receivers: Arc::clone(&receivers),
             beats: Mutex::default(),
             alarm: alarm.clone(),
         });
@@ -133,7 +137,7 @@ impl Governors {
             common: Common {
                 switch_cost: SwitchCost::measure(),
                 peers: Arc::default(),
-                receivers: Arc::new(Receivers::new(shares)?),
+                receivers,
                 alarm: alarm.clone(),
                 awake,
             },
@@ -143,7 +147,7 @@ impl Governors {
         }))
     }
 
-    /// Readable once [`Governors::weigh_receivers`] is to be called at once.
+    /// Readable once [`Governors::weigh_receivers`] is to be called at once, or softirqs take much.
     pub fn called(&self) -> BorrowedFd<'_> {
         self.common.receivers.called()
     }
@@ -199,6 +203,11 @@ impl Governors {
     /// Has softirqs watched while the gates are awake, from now on; none are limited any more, if there are none.
     pub fn limit_softirqs(&self, limited: Option<Limited>) {
         *lock(&self.shared.softirqs) = limited;
+    }
+
+    /// Whether softirqs that are limited take much of a CPU from processes, while something is wrong.
+    pub fn softirqs_take_much(&self) -> bool {
+        lock(&self.shared.softirqs).as_ref().is_some_and(Limited::takes_much)
     }
 
     /// Where beats are to go from now on. The first goes at once: a guardian that has heard none waits for one.
@@ -313,10 +322,12 @@ fn listen(mut rings: Rings, ended: &PipeReader, shared: &Shared) {
             std::thread::sleep(pulse.due());
         }
         pulse.beat(&looks, shared);
-        let tries = lock(&shared.softirqs).as_mut().is_some_and(|each| each.follow(&shared.alarm));
-        if tries {
+        let noticed = lock(&shared.softirqs).as_mut().map(|each| each.follow(&shared.alarm));
+        match noticed {
+            None | Some(Noticed::Nothing) => {}
             // It is over soon.
-            pulse.hear();
+            Some(Noticed::Trial) => pulse.hear(),
+            Some(Noticed::Much) => shared.receivers.call(),
         }
     }
 }

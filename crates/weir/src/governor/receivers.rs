@@ -72,8 +72,13 @@ impl Receivers {
             calls |= wanted.now.insert(*channel) && !wanted.before.contains(channel);
         }
         if calls {
-            let _ = rustix::io::write(&self.called, &1_u64.to_ne_bytes());
+            self.call();
         }
+    }
+
+    /// Has the main loop look now.
+    pub(super) fn call(&self) {
+        let _ = rustix::io::write(&self.called, &1_u64.to_ne_bytes());
     }
 
     /// Those that have been asked for since this was last called.

@@ -10,13 +10,20 @@ use super::{FOLLOW_UP_TICKS, Protected};
 use crate::choice::Napi;
 use crate::console::Console;
 use crate::error::Result;
+use crate::governor::MUCH;
+use crate::journal::TurnedKnob;
 use crate::knob::Knob;
 use crate::softirq::{Limit, in_softirq};
+use crate::status::InterfaceStatus;
 use crate::task;
 use crate::threading::{self, SET_BACK, THREADED};
 
 /// Why NAPI is in softirq where nothing refuses threads.
 const CHOSEN: &str = "as `napi` says";
+/// Why it is where threads are to poll as soon as they are needed.
+const RESTING: &str = "until something is wrong and it takes much of a CPU";
+/// After so many seconds of rest threads poll no more.
+const REST_TICKS: u32 = 10;
 /// Why it is not switched in shadow.
 const IN_SHADOW: &str = "the policy is shadow, which turns nothing";
 /// Why it is not where none of its threads could be governed (`NAPI_STATE_NO_BUSY_POLL`: WireGuard, `gro_cells_init()`).
@@ -37,6 +44,15 @@ pub(super) struct Polled {
     ran: Nanos,
     /// Packets had come by then, and that time had not changed.
     came_for_nothing: bool,
+    /// Ticks at rest, of threads that poll as long as they are needed.
+    rested: u32,
+}
+
+impl Polled {
+    /// Whether threads do not, and will not.
+    pub(super) fn never_by_threads(&self) -> bool {
+        self.not_threaded.as_deref().is_some_and(|why| why != RESTING)
+    }
 }
 
 impl Protected {
@@ -64,37 +80,48 @@ impl Protected {
         if self.polled.switched {
             return;
         }
-        let interface = self.claim.interface();
         if self.settings.policy == Policy::Shadow {
             self.polled.switched = true;
-            let threaded = threading::read(&self.host, &interface).is_ok_and(|old| old != "0");
-            self.polled.not_threaded = (!threaded).then(|| IN_SHADOW.into());
+            self.polled.not_threaded = (!self.is_threaded()).then(|| IN_SHADOW.into());
             return;
         }
-        let turn = || {
-            let old = threading::read(&self.host, &interface)?;
-            let new = match self.settings.napi {
-                Napi::Threads if old == "0" && !task::sees_kernel_threads() => {
-                    // Threads that nobody can weigh are no better than softirqs.
-                    return Err(task::unseen());
-                }
-                Napi::Threads if old == "0" => "1",
-                Napi::Softirq if old != "0" => "0",
-                Napi::Threads | Napi::Softirq => return Ok(None),
-            };
-            let knob = Knob::Threaded { old, new: new.into() };
-            self.claim.journal.turn(knob).map(Some)
-        };
-        self.polled.not_threaded = match turn() {
+        self.polled.not_threaded = self.poll_by(self.settings.napi);
+    }
+
+    /// Why threads do not, if they do not.
+    fn poll_by(&mut self, wanted: Napi) -> Option<String> {
+        match self.turn(wanted) {
             Ok(turned) => {
                 (self.polled.switched, self.threaded) = (true, turned);
-                match self.settings.napi {
+                match wanted {
                     Napi::Softirq => Some(CHOSEN.into()),
-                    Napi::Threads => self.no_thread_appears().then(|| self.go_without_threads()),
+                    Napi::Auto if !self.is_threaded() => Some(RESTING.into()),
+                    Napi::Threads | Napi::Auto => {
+                        self.no_thread_appears().then(|| self.go_without_threads())
+                    }
                 }
             }
-            Err(error) => Some(threading::refusal(&interface, &error)),
+            Err(error) => Some(threading::refusal(&self.claim.interface(), &error)),
+        }
+    }
+
+    fn is_threaded(&self) -> bool {
+        threading::read(&self.host, &self.interface()).is_ok_and(|now| now != "0")
+    }
+
+    fn turn(&self, wanted: Napi) -> Result<Option<TurnedKnob>> {
+        let old = threading::read(&self.host, &self.claim.interface())?;
+        let new = match wanted {
+            Napi::Threads if old == "0" && !task::sees_kernel_threads() => {
+                // Threads that nobody can weigh are no better than softirqs.
+                return Err(task::unseen());
+            }
+            Napi::Threads if old == "0" => "1",
+            Napi::Softirq if old != "0" => "0",
+            Napi::Threads | Napi::Softirq | Napi::Auto => return Ok(None),
         };
+        let knob = Knob::Threaded { old, new: new.into() };
+        self.claim.journal.turn(knob).map(Some)
     }
 
     /// Waits for threads, where there could be some.
@@ -169,6 +196,35 @@ impl Protected {
             Some(UNPOLLED) if !still => self.be_polled_by(None),
             _ => {}
         }
+    }
+
+    /// Has threads poll from now on, if they are to while they are needed, and are.
+    pub fn follow_need(&mut self) {
+        if self.polled.not_threaded.as_deref() == Some(RESTING) && self.limiter.takes_much() {
+            let why = self.poll_by(Napi::Threads);
+            self.be_polled_by(why);
+        }
+    }
+
+    /// Has softirqs poll again that threads have taken over from, once those are not needed any more.
+    pub(super) fn follow_rest(&mut self, now: &InterfaceStatus) {
+        if self.settings.napi != Napi::Auto || self.threaded.is_none() {
+            return;
+        }
+        let much = self.settings.governor.user_share.rest() * MUCH;
+        let rests = now.sleep.asleep && now.governed.iter().all(|thread| thread.used < much);
+        self.polled.rested = if rests { self.polled.rested + 1 } else { 0 };
+        if self.polled.rested < REST_TICKS {
+            return;
+        }
+        self.threads.put_back();
+        self.threaded = None;
+        (self.polled.not_threaded, self.polled.rested) = (Some(RESTING.into()), 0);
+        let limited = self.limit();
+        self.news.push(match limited {
+            Ok(()) => "softirqs poll again: input takes little of a CPU".into(),
+            limited => in_softirq(RESTING, None, limited),
+        });
     }
 
     /// By threads from now on, or by softirqs, and why.
