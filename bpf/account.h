@@ -218,6 +218,15 @@ __noinline int destination_conclude(struct weir_destination *entry,
 	return 0;
 }
 
+/* A listener's: it has been seen to have a client. */
+static __always_inline void account_serves(__u32 place)
+{
+	struct weir_account *account = account_at(place);
+
+	if (account)
+		account->serves = 1;
+}
+
 static __always_inline void account_add(__u32 place, __u32 packets)
 {
 	struct weir_account *account = account_at(place);

@@ -91,6 +91,7 @@ struct prospects {
 	__u32 budget;	/* packets that its channel may have admitted in this
 			   poll; only looked at where there is room */
 	__u32 good_for; /* packets for which all this holds; 0: this one */
+	__u32 serves;	/* 1: it is of a connection that a listener accepted */
 };
 
 /* Nothing is known yet that would stop the packet. */
@@ -99,6 +100,7 @@ static __always_inline void prospects_begin(struct prospects *packet,
 {
 	packet->room = ROOM_UNKNOWN;
 	packet->yields = 0;
+	packet->serves = 0;
 	packet->good_for = good_for;
 }
 

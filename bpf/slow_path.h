@@ -114,7 +114,7 @@ look_at_segment(struct packet *packet, const struct flow *flow,
 		struct weir_destination *entry, struct weir_poll *poll,
 		struct prospects *prospects)
 {
-	prospects->pass = tcp_segment(packet->ctx, flow, entry);
+	prospects->pass = tcp_segment(packet->ctx, flow, entry, prospects);
 	if (prospects->pass == WEIR_REASON_TCP_STRAY)
 		return stray_place(flow, poll);
 	destination_forget(entry);
@@ -206,6 +206,8 @@ destination_look(struct packet *packet, const struct flow *flow,
 	}
 	destination_set_channel(entry, prospects->pass, egress_ifindex);
 	destination_conclude(entry, prospects);
+	if (prospects->serves)
+		account_serves(entry->account);
 	return entry;
 }
 

@@ -188,7 +188,8 @@ __noinline __u32 tcp_reason_of(__u64 address, const struct flow *flow)
 	}
 }
 
-static __noinline __u32 tcp_connection(void *ctx, const struct flow *flow)
+static __noinline __u32 tcp_connection(void *ctx, const struct flow *flow,
+				       struct prospects *prospects)
 {
 	struct bpf_sock_tuple tuple;
 	struct bpf_sock *skc;
@@ -199,6 +200,9 @@ static __noinline __u32 tcp_connection(void *ctx, const struct flow *flow)
 	if (!skc)
 		return WEIR_REASON_TCP_NO_SOCKET;
 	reason = tcp_reason_of(kernel_address_of(skc), flow);
+	/* A request that nobody has answered shows no client. */
+	prospects->serves = reason == WEIR_REASON_TCP_SEGMENT &&
+			    skc->state != BPF_TCP_NEW_SYN_RECV;
 	bpf_sk_release(skc);
 	return reason;
 }
@@ -231,10 +235,11 @@ static __noinline bool tcp_has_listener(void *ctx, const struct flow *flow)
  * port, until such a one is seen.
  */
 static __noinline __u32 tcp_segment(void *ctx, const struct flow *flow,
-				    struct weir_destination *entry)
+				    struct weir_destination *entry,
+				    struct prospects *prospects)
 {
 	struct weir_poll *poll = current_poll();
-	__u32 reason = tcp_connection(ctx, flow);
+	__u32 reason = tcp_connection(ctx, flow, prospects);
 
 	if (!poll)
 		return WEIR_REASON_INTERNAL;

@@ -41,7 +41,8 @@ struct weir_account {
 	/* Set by user space: a limit, and until when it holds. */
 	__u64 limited_until_ns;
 	__u32 limit; /* of WEIR_LIMIT_ONE */
-	__u32 pad;
+	/* A listener's: 1 once a connection that it accepted has been seen. */
+	__u32 serves;
 	/* Likewise, of a kind's own place: its packets are many, and the CPU is
 	 * short (cookie.h). */
 	__u64 short_until_ns;

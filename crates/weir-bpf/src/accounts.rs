@@ -36,6 +36,8 @@ pub struct Account {
     pub shed: u32,
     /// When one was last admitted, `CLOCK_MONOTONIC`; about.
     pub used: Nanos,
+    /// Of a listener: a connection that it has accepted has been seen.
+    pub serves: bool,
 }
 
 /// All accounts of a host.
@@ -129,6 +131,7 @@ impl Accounts {
             cost: account.cost_ns.checked_div(account.cost_packets).map(Nanos),
             shed: account.shed,
             used: Nanos(account.used_ns),
+            serves: account.serves != 0,
         })
     }
 }

@@ -91,12 +91,17 @@ impl Softirqs {
         if wanted != watch.links.is_empty() {
             return Ok(());
         }
-        let attached = if wanted { watch.attach() } else { Ok(()) };
-        if !wanted || attached.is_err() {
-            watch.links.clear();
+        if wanted {
+            // Others may have ended within a softirq.
             forget(&self.times)?;
+            let attached = watch.attach();
+            if attached.is_err() {
+                watch.links.clear();
+            }
+            return attached;
         }
-        attached
+        watch.links.clear();
+        forget(&self.times)
     }
 
     /// What has been used since they are watched, by CPU. Not one instant: softirqs run meanwhile.

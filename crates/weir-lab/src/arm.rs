@@ -115,7 +115,7 @@ arms! {
     "softirq": Napi::Softirq, { daemon: weir("--attach native --napi softirq") }
         => "weir run where softirqs poll: the fallback";
     "weir-auto": Napi::Softirq, { daemon: weir("--napi auto") }
-        => "weir run where softirqs poll until input is over its share, and then threads";
+        => "weir run where softirqs poll, and threads while they are needed";
     "stock-screen": Napi::Softirq, { screen: Some("") } => "weir screen, native, where softirqs poll";
     "weir-screen": THREAD, { screen: Some("") }
         => "weir screen, native, and the kernel's threaded NAPI";

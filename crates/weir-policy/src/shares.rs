@@ -195,6 +195,9 @@ impl Shares {
         let unqueued = shared.iter().filter(|claim| claim.bound == Bound::Nothing);
         limits.extend(unqueued.map(|claim| self.past(claim, level * claim.weight)));
         limits.extend(self.among_queues(settings, &reserved, claims));
+        // It may have been known before.
+        let unknown = claims.iter().filter(|claim| claim.bound == Bound::Unknown);
+        limits.extend(unknown.map(|claim| (claim.channel, None)));
         for (channel, limit) in limits {
             if let Some(known) = self.known.get_mut(&channel) {
                 known.limit = limit;
@@ -382,6 +385,17 @@ mod tests {
     fn what_is_unknown_has_no_limit_and_the_protected_class_has_its_own() {
         let claims = [claim(1, Bound::Unknown, 500), protected(2, Bound::Nothing, 400)];
         assert_eq!(after(50, &FULL, &claims).1, BTreeMap::from([(2, 0.05)]));
+    }
+
+    /// As requests are of a listener that is seen to have clients.
+    #[test]
+    fn what_is_unknown_from_now_on_loses_its_limit() {
+        let (mut shares, limits) = after(50, &FULL, &[claim(FLOOD, Bound::Nothing, 900)]);
+        assert_eq!(limits.len(), 1);
+        let claims = [claim(FLOOD, Bound::Unknown, 900)];
+        let limits =
+            (0..50).map(|_| shares.decide(&Settings::default(), control(), &FULL, &claims));
+        assert_eq!(limits.last(), Some(BTreeMap::new()));
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub enum Napi {
     Threads,
     /// Softirqs, as without weir: the gate limits them to receiving's share of a CPU that processes want
     Softirq,
-    /// Softirqs, until they have taken more than that share; threads from then on until little comes again
+    /// Softirqs, with that limit; threads while something is wrong and receiving takes much of a CPU
     Auto,
 }
 
@@ -58,7 +58,7 @@ pub enum PolicyArg {
     /// Pass everything, count what would be discarded, and say at the end whose it was; change nothing on the host
     Shadow,
     /// Pass everything and count nothing by destination; to watch, use shadow. Threads still poll, unless
-    /// `--napi softirq`
+    /// `--napi softirq` or `auto`
     Off,
 }
 

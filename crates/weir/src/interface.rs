@@ -311,7 +311,7 @@ impl Protected {
         let published = status.write(&self.host.dir);
         let before = counted?;
         self.follow_need();
-        self.follow_rest(&status);
+        self.follow_rest(sleep.asleep);
         Ok(Tick {
             attached: self.gate.is_attached()?,
             trouble: threads.and(pruned.map_err(Error::from)).and(recorded).and(published).err(),

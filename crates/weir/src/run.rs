@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use weir_bpf::alarm::Alarm;
 use weir_bpf::cpulist::CpuList;
-use weir_bpf::gate::QueueProbe;
+use weir_bpf::gate::{Policy, QueueProbe};
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::sched;
 
@@ -117,7 +117,8 @@ fn governors(
 ) -> Option<Rc<Governors>> {
     let governed = |interface: &String| {
         let settings = config.settings(interface);
-        settings.napi != Napi::Threads || settings.threads.weight == ThreadWeight::Governed
+        let limited = settings.napi != Napi::Threads && settings.policy == Policy::On;
+        limited || settings.threads.weight == ThreadWeight::Governed
     };
     if !interfaces.iter().any(governed) {
         return None;
@@ -125,7 +126,7 @@ fn governors(
     let started = Governors::start(probe, alarm, config.shares().settings(), awake);
     started
         .map_err(|error| {
-            console.say(&format!("no governor, NAPI threads keep the usual weight: {error}"));
+            console.say(&format!("no governor: NAPI threads keep the usual weight, and gates stay awake where softirqs poll: {error}"));
         })
         .ok()
 }

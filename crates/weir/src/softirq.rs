@@ -14,7 +14,7 @@ use weir_bpf::units::{CpuId, IfIndex, Nanos, Permille};
 use weir_policy::Settings;
 
 use crate::error::Result;
-use crate::governor::{Governors, Limited};
+use crate::governor::Governors;
 
 /// What the limit does on one interface: for `weir status`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -94,11 +94,16 @@ impl Limiter {
         }
         let limited = running.softirqs.as_ref().zip(least).map(|(softirqs, (period, share))| {
             softirqs.set_period(period);
-            Limited::new(Arc::clone(softirqs), share)
+            (Arc::clone(softirqs), share)
         });
         if let Some(governors) = &self.governors {
             governors.limit_softirqs(limited);
         }
+    }
+
+    /// Whether anything tells what they take.
+    pub fn tells(&self) -> bool {
+        self.governors.is_some()
     }
 
     /// Whether they take much of a CPU from processes, while something is wrong.
@@ -133,7 +138,7 @@ impl Limit {
 
     /// Whether something wakes its gate while it sleeps.
     pub fn may_sleep(&self) -> bool {
-        self.limiter.governors.is_some()
+        self.limiter.tells()
     }
 
     /// What the gate is to be told.

@@ -63,6 +63,8 @@ impl Fair {
         let since = monotonic_now() - FORGOTTEN;
         let active = now.values().filter(|account| account.used >= since);
         let channels: Vec<Channel> = active.map(|account| account.channel).collect();
+        let serving = now.values().filter(|account| account.serves);
+        self.receivers.have_clients(serving.filter_map(|account| account.channel.local_port()));
         for claim in &mut claims {
             let channel = &now[&claim.channel].channel;
             claim.protected = rules.protects(channel);

@@ -29,6 +29,7 @@ use weir_bpf::alarm::{Alarm, Rings};
 use weir_bpf::channels::Channel;
 use weir_bpf::gate::QueueProbe;
 use weir_bpf::input::Inputs;
+use weir_bpf::softirq::Softirqs;
 use weir_bpf::sync::lock;
 use weir_bpf::sys::sched::{self, SchedPolicy};
 use weir_bpf::units::IfIndex;
@@ -45,8 +46,8 @@ use crate::task::{Held, Task};
 use look::{Common, Look};
 use observed::{Observed, PRIORITY};
 use receivers::Receivers;
-use softirqs::Noticed;
-pub use softirqs::{Limited, MUCH};
+pub use softirqs::MUCH;
+use softirqs::{Limited, Noticed};
 use switch_cost::SwitchCost;
 
 /// What the listener says to the guardian.
@@ -162,15 +163,10 @@ impl Governors {
             return Ok(());
         }
         let ownership = self.owners.borrow_mut().look()?;
-        let ports = |kind| -> BTreeSet<u16> {
-            let of_kind = wanted.iter().filter(|channel| channel.kind == kind);
-            of_kind.filter_map(Channel::local_port).collect()
-        };
-        let asked = ports(Kind::TcpRequest);
+        let requests = wanted.iter().filter(|channel| channel.kind == Kind::TcpRequest);
+        let asked: BTreeSet<u16> = requests.filter_map(Channel::local_port).collect();
         if !asked.is_empty() {
-            // Connections that are over before the kernel is asked the gate has seen.
-            let mut connected = self.owners.borrow_mut().connected_ports()?;
-            connected.append(&mut ports(Kind::Tcp));
+            let connected = self.owners.borrow_mut().connected_ports()?;
             self.common.receivers.serve(asked, &connected);
         }
         let settings = self.common.receivers.settings();
@@ -200,9 +196,22 @@ impl Governors {
         self.common.receivers.settings().enforce
     }
 
-    /// Has softirqs watched while the gates are awake, from now on; none are limited any more, if there are none.
-    pub fn limit_softirqs(&self, limited: Option<Limited>) {
-        *lock(&self.shared.softirqs) = limited;
+    /// Has softirqs watched while the gates are awake, from now on, and what they may take of a CPU, 0 to 1; or none.
+    pub fn limit_softirqs(&self, limited: Option<(Arc<Softirqs>, f64)>) {
+        let mut now = lock(&self.shared.softirqs);
+        let before = match (limited, &mut *now) {
+            (Some((softirqs, share)), Some(now)) if now.is_of(&softirqs) => {
+                now.set_share(share);
+                None
+            }
+            (limited, now) => std::mem::replace(
+                now,
+                limited.map(|(softirqs, share)| Limited::new(softirqs, share)),
+            ),
+        };
+        // Detaching takes its time, and the listener is not to wait for it.
+        drop(now);
+        drop(before);
     }
 
     /// Whether softirqs that are limited take much of a CPU from processes, while something is wrong.
@@ -322,6 +331,7 @@ fn listen(mut rings: Rings, ended: &PipeReader, shared: &Shared) {
             std::thread::sleep(pulse.due());
         }
         pulse.beat(&looks, shared);
+        drop(looks);
         let noticed = lock(&shared.softirqs).as_mut().map(|each| each.follow(&shared.alarm));
         match noticed {
             None | Some(Noticed::Nothing) => {}

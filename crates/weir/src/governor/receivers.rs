@@ -102,6 +102,12 @@ impl Receivers {
         }
     }
 
+    /// These listeners' ports have clients: the gate has seen segments of connections, which may be over when the kernel
+    /// is asked.
+    pub(super) fn have_clients(&self, ports: impl Iterator<Item = u16>) {
+        lock(&self.served).extend(ports.map(|port| (port, true)));
+    }
+
     /// What a channel's packets weigh.
     ///
     /// Requests past a listener's queue weigh what it weighs, unless it is known to have no clients, and need not be in

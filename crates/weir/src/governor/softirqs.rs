@@ -23,7 +23,7 @@ const IDLE: f64 = 0.05;
 const WINDOW: RangeInclusive<Duration> = Duration::from_millis(500)..=Duration::from_secs(2);
 
 /// Softirqs that are limited, and what wakes the gates for that while nobody watches them.
-pub struct Limited {
+pub(super) struct Limited {
     softirqs: Arc<Softirqs>,
     /// Input's of a CPU, 0 to 1.
     share: f64,
@@ -46,9 +46,17 @@ pub(super) enum Noticed {
 
 impl Limited {
     /// The gates are awake at first.
-    pub fn new(softirqs: Arc<Softirqs>, share: f64) -> Self {
+    pub(super) fn new(softirqs: Arc<Softirqs>, share: f64) -> Self {
         let slept = (Instant::now(), BTreeMap::new());
         Self { softirqs, share, slept, awake: None, takes_much: false }
+    }
+
+    pub(super) fn is_of(&self, softirqs: &Arc<Softirqs>) -> bool {
+        Arc::ptr_eq(&self.softirqs, softirqs)
+    }
+
+    pub(super) fn set_share(&mut self, share: f64) {
+        self.share = share;
     }
 
     /// Whether they take much from processes, and something is wrong.

@@ -1,6 +1,7 @@
 //! Who polls an interface: threads, or softirqs, which are then limited.
 
 use std::mem::replace;
+use std::time::Duration;
 
 use weir_bpf::gate::Policy;
 use weir_bpf::sys::ethtool;
@@ -14,7 +15,6 @@ use crate::governor::MUCH;
 use crate::journal::TurnedKnob;
 use crate::knob::Knob;
 use crate::softirq::{Limit, in_softirq};
-use crate::status::InterfaceStatus;
 use crate::task;
 use crate::threading::{self, SET_BACK, THREADED};
 
@@ -22,7 +22,9 @@ use crate::threading::{self, SET_BACK, THREADED};
 const CHOSEN: &str = "as `napi` says";
 /// Why it is where threads are to poll as soon as they are needed.
 const RESTING: &str = "until something is wrong and it takes much of a CPU";
-/// After so many seconds of rest threads poll no more.
+/// Between two statuses.
+const TICK: Duration = Duration::from_secs(1);
+/// After so many of rest threads poll no more.
 const REST_TICKS: u32 = 10;
 /// Why it is not switched in shadow.
 const IN_SHADOW: &str = "the policy is shadow, which turns nothing";
@@ -40,8 +42,9 @@ pub(super) struct Polled {
     switched: bool,
     /// Why threads do not, if they do not.
     pub(super) not_threaded: Option<String>,
-    /// The CPU time of its threads until the last tick.
+    /// The CPU time of its threads until the last tick, and in the second before.
     ran: Nanos,
+    took: Nanos,
     /// Packets had come by then, and that time had not changed.
     came_for_nothing: bool,
     /// Ticks at rest, of threads that poll as long as they are needed.
@@ -85,7 +88,13 @@ impl Protected {
             self.polled.not_threaded = (!self.is_threaded()).then(|| IN_SHADOW.into());
             return;
         }
-        self.polled.not_threaded = self.poll_by(self.settings.napi);
+        // Where nothing tells when threads are needed, they are from the start.
+        let tells = self.gate.is_polled() && self.limiter.tells();
+        let wanted = match self.settings.napi {
+            Napi::Auto if self.settings.policy == Policy::On && !tells => Napi::Threads,
+            wanted => wanted,
+        };
+        self.polled.not_threaded = self.poll_by(wanted);
     }
 
     /// Why threads do not, if they do not.
@@ -95,13 +104,20 @@ impl Protected {
                 (self.polled.switched, self.threaded) = (true, turned);
                 match wanted {
                     Napi::Softirq => Some(CHOSEN.into()),
-                    Napi::Auto if !self.is_threaded() => Some(RESTING.into()),
+                    Napi::Auto if !self.is_threaded() => {
+                        let on = self.settings.policy == Policy::On;
+                        Some(if on { RESTING } else { CHOSEN }.into())
+                    }
                     Napi::Threads | Napi::Auto => {
                         self.no_thread_appears().then(|| self.go_without_threads())
                     }
                 }
             }
-            Err(error) => Some(threading::refusal(&self.claim.interface(), &error)),
+            Err(error) => {
+                // It is tried again after a change of the interface.
+                self.polled.switched = false;
+                Some(threading::refusal(&self.claim.interface(), &error))
+            }
         }
     }
 
@@ -112,7 +128,7 @@ impl Protected {
     fn turn(&self, wanted: Napi) -> Result<Option<TurnedKnob>> {
         let old = threading::read(&self.host, &self.claim.interface())?;
         let new = match wanted {
-            Napi::Threads if old == "0" && !task::sees_kernel_threads() => {
+            Napi::Threads | Napi::Auto if old == "0" && !task::sees_kernel_threads() => {
                 // Threads that nobody can weigh are no better than softirqs.
                 return Err(task::unseen());
             }
@@ -163,8 +179,13 @@ impl Protected {
     /// Follows which threads there are, and whether they poll as far as `threaded` says it: of that the kernel does not
     /// tell.
     pub(super) fn look_for_threads(&mut self) -> Result<()> {
-        self.threads.refresh(&self.claim.journal, self.claim.ifindex)?;
         let threaded = threading::read(&self.host, &self.interface())? != "0";
+        if threaded {
+            self.threads.refresh(&self.claim.journal, self.claim.ifindex)?;
+        } else {
+            // Some kernels keep those that poll no more, and name them.
+            self.threads.put_back();
+        }
         let none = self.threads.pids().is_empty();
         let why = match self.polled.not_threaded.as_deref() {
             None if !threaded && self.settings.napi == Napi::Softirq => Some(CHOSEN.into()),
@@ -186,7 +207,8 @@ impl Protected {
     /// them with the next one, at the latest.
     pub(super) fn follow_polls(&mut self, came: bool) {
         let ran = self.threads.ran();
-        let still = replace(&mut self.polled.ran, ran) == ran;
+        self.polled.took = ran - replace(&mut self.polled.ran, ran);
+        let still = self.polled.took == Nanos::ZERO;
         let for_nothing = replace(&mut self.polled.came_for_nothing, still && came) && still;
         let is_veth = || ethtool::driver(&self.interface()).is_ok_and(|driver| driver == "veth");
         match self.polled.not_threaded.as_deref() {
@@ -200,19 +222,23 @@ impl Protected {
 
     /// Has threads poll from now on, if they are to while they are needed, and are.
     pub fn follow_need(&mut self) {
-        if self.polled.not_threaded.as_deref() == Some(RESTING) && self.limiter.takes_much() {
+        let rests = self.polled.not_threaded.as_deref() == Some(RESTING) && self.limit.is_some();
+        if rests && self.limiter.takes_much() && self.is_up() {
             let why = self.poll_by(Napi::Threads);
             self.be_polled_by(why);
         }
     }
 
-    /// Has softirqs poll again that threads have taken over from, once those are not needed any more.
-    pub(super) fn follow_rest(&mut self, now: &InterfaceStatus) {
-        if self.settings.napi != Napi::Auto || self.threaded.is_none() {
+    /// Has softirqs poll again that threads have taken over from, once those are not needed any more: `asleep`, the gate,
+    /// and they have taken little since the last tick.
+    pub(super) fn follow_rest(&mut self, asleep: bool) {
+        let is_auto = self.settings.napi == Napi::Auto && self.threaded.is_some();
+        if !is_auto || self.polled.not_threaded.is_some() {
             return;
         }
         let much = self.settings.governor.user_share.rest() * MUCH;
-        let rests = now.sleep.asleep && now.governed.iter().all(|thread| thread.used < much);
+        let little = self.polled.took.share_of(TICK.into()) < much;
+        let rests = asleep && little && self.is_up();
         self.polled.rested = if rests { self.polled.rested + 1 } else { 0 };
         if self.polled.rested < REST_TICKS {
             return;
