@@ -66,6 +66,8 @@ fn arrives(client: &UdpSocket, server: &UdpSocket, to: &str) -> bool {
             Ok(len) if buffer[..len] != number => {}
             Ok(_) => break true,
             Err(error) if error.kind() == ErrorKind::WouldBlock => break false,
+            // A receive that has a timeout is not begun again after a signal (signal(7)).
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => panic!("{error}"),
         }
     };
