@@ -16,7 +16,7 @@ use crate::abi;
 use crate::accounts::Accounts;
 use crate::error::{Error, Result};
 use crate::mapped::Mapped;
-use crate::object::{globals, load};
+use crate::object::{attach_all, globals, load};
 use crate::probe::{QueueProbe, share};
 use crate::skeleton::input::{InputSkel, InputSkelBuilder, types};
 use crate::sync::lock;
@@ -174,10 +174,6 @@ struct Watch {
     receptions: Option<Link>,
 }
 
-#[allow(unsafe_code)]
-// SAFETY: libbpf's objects belong to no thread; a mutex keeps two from using them at once.
-unsafe impl Send for Watch {}
-
 impl Watch {
     fn attach(&mut self) -> Result<()> {
         let progs = &self.skel.progs;
@@ -189,9 +185,7 @@ impl Watch {
             &progs.weir_polled,
             &progs.weir_switch,
         ];
-        for program in all {
-            self.links.push(program.attach().map_err(Error::bpf("attach", TRACEPOINTS))?);
-        }
+        self.links = attach_all(TRACEPOINTS, all)?;
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd, OwnedFd};
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapCore, MapHandle, libbpf_sys};
+use libbpf_rs::{Link, MapCore, MapHandle, ProgramMut, libbpf_sys};
 
 use crate::error::{Error, Result};
 
@@ -26,6 +26,15 @@ pub(crate) fn load<B: SkelBuilder<'static> + Default>(
 /// An object's global variables, which libbpf maps into this process when it opens or loads an object that has any.
 pub(crate) fn globals<T>(mapped: Option<T>) -> T {
     mapped.unwrap_or_else(|| unreachable!("libbpf has not mapped an object's variables"))
+}
+
+/// Attaches programs, one after the other: all that are loaded, or none. They are detached in the same order.
+pub(crate) fn attach_all<const N: usize>(
+    what: &'static str,
+    programs: [&ProgramMut<'_>; N],
+) -> Result<Vec<Link>> {
+    let loaded = programs.into_iter().filter(|program| program.autoload());
+    loaded.map(|program| program.attach().map_err(Error::bpf("attach", what))).collect()
 }
 
 /// The kernel's number of a map, for [`open_map`] in another process.

@@ -8,7 +8,7 @@ use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 
 use crate::error::{Error, Result};
-use crate::object::{globals, load};
+use crate::object::{attach_all, globals, load};
 use crate::probe::{QueueProbe, share};
 use crate::record::records;
 use crate::skeleton::softirq::{SoftirqSkel, SoftirqSkelBuilder, types};
@@ -42,10 +42,6 @@ struct Watch {
     links: Vec<Link>,
     skel: SoftirqSkel<'static>,
 }
-
-#[allow(unsafe_code)]
-// SAFETY: libbpf's objects belong to no thread; a mutex keeps two from using them at once.
-unsafe impl Send for Watch {}
 
 impl Softirqs {
     /// Loads the programs. Nothing is watched yet ([`Softirqs::watch`]).
@@ -94,11 +90,8 @@ impl Softirqs {
         if wanted {
             // Others may have ended within a softirq.
             forget(&self.times)?;
-            let attached = watch.attach();
-            if attached.is_err() {
-                watch.links.clear();
-            }
-            return attached;
+            watch.links = watch.attach()?;
+            return Ok(());
         }
         watch.links.clear();
         forget(&self.times)
@@ -120,7 +113,7 @@ impl Softirqs {
 }
 
 impl Watch {
-    fn attach(&mut self) -> Result<()> {
+    fn attach(&self) -> Result<Vec<Link>> {
         let progs = &self.skel.progs;
         // Those that say what is taken go first when they are detached: what they have said is then forgotten.
         let all = [
@@ -137,10 +130,7 @@ impl Watch {
             &progs.weir_ipi_in,
             &progs.weir_ipi_out,
         ];
-        for program in all.into_iter().filter(|program| program.autoload()) {
-            self.links.push(program.attach().map_err(Error::bpf("attach", TRACEPOINTS))?);
-        }
-        Ok(())
+        attach_all(TRACEPOINTS, all)
     }
 }
 

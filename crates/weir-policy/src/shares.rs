@@ -12,7 +12,7 @@ use crate::units::{Nanos, Share};
 
 /// A CPU is saturated if it was idle for less than this share of a period, which is where the governor, too, sees no
 /// time to spare: servers whose clients wait for answers never use all of it...
-const IDLE_BELOW: f64 = 0.1;
+pub const IDLE_BELOW: f64 = 0.1;
 /// ...and somebody has waited for it for so long.
 const WAITED: Nanos = Nanos::from_millis(1);
 /// Time that nobody wants is given to those who are limited only where there is more of it than this share: who

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::feedback::Feedback;
 use crate::governor::Governors;
 use crate::guardian::Guardian;
-use crate::interface::{self, Kernel, Presence, Protected};
+use crate::interface::{self, Kernel, Presence, Protected, TICK};
 use crate::key::Key;
 use crate::lazy::LazyServer;
 use crate::ready;
@@ -28,7 +28,6 @@ use crate::signals::Signals;
 use crate::sleep::Sleep;
 use crate::status::InterfaceStatus;
 
-const TICK: Duration = Duration::from_secs(1);
 /// After a look for receivers, at least this many times the CPU time that it took passes before another: at
 /// most 5 % of a CPU. Any user may open a hundred thousand sockets, and to find whose they are takes a second.
 const REST_PER_LOOK: u32 = 19;

@@ -5,7 +5,7 @@ mod napi;
 use std::iter::once;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use weir_bpf::attach::AttachMode;
 use weir_bpf::channels::ChannelMapIds;
@@ -43,6 +43,8 @@ use crate::softirq::{Limit, Limiter};
 use crate::status::{self, InterfaceStatus};
 use crate::threads::NapiThreads;
 
+/// From one status to the next.
+pub const TICK: Duration = Duration::from_secs(1);
 /// New NAPI threads may follow a change of the interface for this many seconds.
 const FOLLOW_UP_TICKS: u32 = 3;
 /// How often NAPI threads are looked for without any change, in seconds: a driver may make new ones

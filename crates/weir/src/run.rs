@@ -107,8 +107,8 @@ pub fn run(args: &RunArgs) -> Result<()> {
     Daemon::new(protected, wardens, signals, reloader, console, report).run()
 }
 
-/// None where no interface is to be governed, nor limited by choice. Where the kernel has not what it takes, weir protects with
-/// a fixed weight: the gate does not depend on the governor.
+/// None where no interface is to be governed, nor limited by choice. Where the kernel has not what it takes, weir protects
+/// with a fixed weight: the gate does not depend on the governor.
 fn governors(
     config: &Config,
     (interfaces, awake): (&[String], bool),
@@ -126,7 +126,9 @@ fn governors(
     let started = Governors::start(probe, alarm, config.shares().settings(), awake);
     started
         .map_err(|error| {
-            console.say(&format!("no governor: NAPI threads keep the usual weight, and gates stay awake where softirqs poll: {error}"));
+            console.say(&format!(
+                "no governor: NAPI threads keep the usual weight, and gates stay awake where softirqs poll: {error}"
+            ));
         })
         .ok()
 }

@@ -41,7 +41,7 @@ pub struct CpuShares {
     pub taken: f64,
 }
 
-/// Limits interfaces. The kernel half is loaded while there is one that is limited.
+/// Limits interfaces. The kernel half is loaded once there is one that is limited.
 pub struct Limiter {
     probe: Rc<QueueProbe>,
     /// Hear what wakes the gates; without them they never sleep.
@@ -65,11 +65,11 @@ impl Limiter {
     /// told.
     pub fn limit(self: &Rc<Self>, ifindex: IfIndex, settings: &Settings) -> Result<Limit> {
         let mut running = self.running.borrow_mut();
-        if running.softirqs.is_none() {
-            let softirqs = Arc::new(Softirqs::load(&self.probe)?);
-            softirqs.watch(true)?;
-            running.softirqs = Some(softirqs);
-        }
+        let softirqs = match &running.softirqs {
+            Some(softirqs) => softirqs,
+            None => running.softirqs.insert(Arc::new(Softirqs::load(&self.probe)?)),
+        };
+        softirqs.watch(true)?;
         drop(running);
         let mut limit = Limit {
             limiter: Rc::clone(self),
@@ -83,21 +83,18 @@ impl Limiter {
 
     /// A CPU has one period, whoever interrupts it: the shortest. And the least share wakes all gates.
     fn follow(&self) {
-        let mut running = self.running.borrow_mut();
-        let least = running
-            .limits
-            .values()
-            .copied()
-            .reduce(|one, other| (one.0.min(other.0), one.1.min(other.1)));
-        if least.is_none() {
-            running.softirqs = None;
-        }
-        let limited = running.softirqs.as_ref().zip(least).map(|(softirqs, (period, share))| {
-            softirqs.set_period(period);
-            (Arc::clone(softirqs), share)
-        });
+        let running = self.running.borrow();
+        let Some(softirqs) = &running.softirqs else { return };
+        let least =
+            |one: (Nanos, f64), other: (Nanos, f64)| (one.0.min(other.0), one.1.min(other.1));
+        let least = running.limits.values().copied().reduce(least);
         if let Some(governors) = &self.governors {
-            governors.limit_softirqs(limited);
+            governors.limit_softirqs(least.map(|(_, share)| (Arc::clone(softirqs), share)));
+        }
+        match least {
+            Some((period, _)) => softirqs.set_period(period),
+            // What cannot be cleared is, before it counts again.
+            None => drop(softirqs.watch(false)),
         }
     }
 

@@ -284,7 +284,7 @@ fn threads_poll_as_long_as_they_are_needed() {
         drop(process);
     };
     needed();
-    // After ten quiet seconds, and some of those in which it falls asleep.
+    // Once its gate sleeps.
     assert!(wait(4 * PATIENCE, || polls(false)), "{}", network.interface_status());
     needed();
     assert_eq!(network.threaded(), "1");

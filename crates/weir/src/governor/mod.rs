@@ -199,19 +199,10 @@ impl Governors {
     /// Has softirqs watched while the gates are awake, from now on, and what they may take of a CPU, 0 to 1; or none.
     pub fn limit_softirqs(&self, limited: Option<(Arc<Softirqs>, f64)>) {
         let mut now = lock(&self.shared.softirqs);
-        let before = match (limited, &mut *now) {
-            (Some((softirqs, share)), Some(now)) if now.is_of(&softirqs) => {
-                now.set_share(share);
-                None
-            }
-            (limited, now) => std::mem::replace(
-                now,
-                limited.map(|(softirqs, share)| Limited::new(softirqs, share)),
-            ),
-        };
-        // Detaching takes its time, and the listener is not to wait for it.
-        drop(now);
-        drop(before);
+        match (limited, &mut *now) {
+            (Some((_, share)), Some(now)) => now.set_share(share),
+            (limited, now) => *now = limited.map(|(softirqs, share)| Limited::new(softirqs, share)),
+        }
     }
 
     /// Whether softirqs that are limited take much of a CPU from processes, while something is wrong.

@@ -9,15 +9,14 @@ use std::time::{Duration, Instant};
 use weir_bpf::alarm::Alarm;
 use weir_bpf::softirq::{SoftirqTimes, Softirqs};
 use weir_bpf::units::Nanos;
+use weir_policy::shares::IDLE_BELOW;
 
 use crate::cpu_times::{self, CpuTimes};
 
 /// Of input's share: what softirqs take much from processes at, once something is wrong.
 pub const MUCH: f64 = 0.25;
-/// Over how long that is compared, at least.
+/// Over how long that is compared, at least: a heartbeat's time, while something is wrong.
 const TAKEN_WINDOW: Duration = Duration::from_millis(90);
-/// A CPU that is idle for more of the time has some for everybody.
-const IDLE: f64 = 0.05;
 /// The time over which the kernel's own account is compared: it knows no finer times than ticks of 10 ms, and what was
 /// long ago is no reason now.
 const WINDOW: RangeInclusive<Duration> = Duration::from_millis(500)..=Duration::from_secs(2);
@@ -49,10 +48,6 @@ impl Limited {
     pub(super) fn new(softirqs: Arc<Softirqs>, share: f64) -> Self {
         let slept = (Instant::now(), BTreeMap::new());
         Self { softirqs, share, slept, awake: None, takes_much: false }
-    }
-
-    pub(super) fn is_of(&self, softirqs: &Arc<Softirqs>) -> bool {
-        Arc::ptr_eq(&self.softirqs, softirqs)
     }
 
     pub(super) fn set_share(&mut self, share: f64) {
@@ -112,7 +107,7 @@ impl Limited {
                 |field: fn(&CpuTimes) -> u64| field(now).saturating_sub(field(before)) as f64;
             let all = since(|times| times.total);
             since(|times| times.softirq) > all * self.share
-                && since(|times| times.idle) < all * IDLE
+                && since(|times| times.idle) < all * IDLE_BELOW
         };
         WINDOW.contains(&elapsed) && self.slept.1.iter().any(is_over)
     }

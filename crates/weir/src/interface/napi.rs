@@ -1,13 +1,12 @@
 //! Who polls an interface: threads, or softirqs, which are then limited.
 
 use std::mem::replace;
-use std::time::Duration;
 
 use weir_bpf::gate::Policy;
 use weir_bpf::sys::ethtool;
 use weir_bpf::units::Nanos;
 
-use super::{FOLLOW_UP_TICKS, Protected};
+use super::{FOLLOW_UP_TICKS, Protected, TICK};
 use crate::choice::Napi;
 use crate::console::Console;
 use crate::error::Result;
@@ -22,10 +21,6 @@ use crate::threading::{self, SET_BACK, THREADED};
 const CHOSEN: &str = "as `napi` says";
 /// Why it is where threads are to poll as soon as they are needed.
 const RESTING: &str = "until something is wrong and it takes much of a CPU";
-/// Between two statuses.
-const TICK: Duration = Duration::from_secs(1);
-/// After so many of rest threads poll no more.
-const REST_TICKS: u32 = 10;
 /// Why it is not switched in shadow.
 const IN_SHADOW: &str = "the policy is shadow, which turns nothing";
 /// Why it is not where none of its threads could be governed (`NAPI_STATE_NO_BUSY_POLL`: WireGuard, `gro_cells_init()`).
@@ -47,8 +42,6 @@ pub(super) struct Polled {
     took: Nanos,
     /// Packets had come by then, and that time had not changed.
     came_for_nothing: bool,
-    /// Ticks at rest, of threads that poll as long as they are needed.
-    rested: u32,
 }
 
 impl Polled {
@@ -220,12 +213,16 @@ impl Protected {
         }
     }
 
-    /// Has threads poll from now on, if they are to while they are needed, and are.
+    /// Has threads poll from now on, if they are to while they are needed, and are. Only that they cannot is told: a
+    /// flood that comes and goes is not to fill a log.
     pub fn follow_need(&mut self) {
         let rests = self.polled.not_threaded.as_deref() == Some(RESTING) && self.limit.is_some();
-        if rests && self.limiter.takes_much() && self.is_up() {
-            let why = self.poll_by(Napi::Threads);
-            self.be_polled_by(why);
+        if !rests || !self.limiter.takes_much() || !self.is_up() {
+            return;
+        }
+        match self.poll_by(Napi::Threads) {
+            None => drop(self.set_polled(None)),
+            why => self.be_polled_by(why),
         }
     }
 
@@ -233,30 +230,26 @@ impl Protected {
     /// and they have taken little since the last tick.
     pub(super) fn follow_rest(&mut self, asleep: bool) {
         let is_auto = self.settings.napi == Napi::Auto && self.threaded.is_some();
-        if !is_auto || self.polled.not_threaded.is_some() {
-            return;
-        }
+        let polls = is_auto && self.polled.not_threaded.is_none();
         let much = self.settings.governor.user_share.rest() * MUCH;
-        let little = self.polled.took.share_of(TICK.into()) < much;
-        let rests = asleep && little && self.is_up();
-        self.polled.rested = if rests { self.polled.rested + 1 } else { 0 };
-        if self.polled.rested < REST_TICKS {
+        if !polls || !asleep || self.polled.took.share_of(TICK.into()) >= much || !self.is_up() {
             return;
         }
         self.threads.put_back();
         self.threaded = None;
-        (self.polled.not_threaded, self.polled.rested) = (Some(RESTING.into()), 0);
-        let limited = self.limit();
-        self.news.push(match limited {
-            Ok(()) => "softirqs poll again: input takes little of a CPU".into(),
-            limited => in_softirq(RESTING, None, limited),
-        });
+        if let Err(error) = self.set_polled(Some(RESTING.into())) {
+            self.news.push(in_softirq(RESTING, None, Err(error)));
+        }
+    }
+
+    fn set_polled(&mut self, not_threaded: Option<String>) -> Result<()> {
+        self.polled.not_threaded = not_threaded;
+        self.limit()
     }
 
     /// By threads from now on, or by softirqs, and why.
     fn be_polled_by(&mut self, not_threaded: Option<String>) {
-        self.polled.not_threaded = not_threaded;
-        let limited = self.limit();
+        let limited = self.set_polled(not_threaded);
         self.news.push(match &self.polled.not_threaded {
             Some(why) => in_softirq(why, self.limit.as_ref(), limited),
             None => "its threads poll now".into(),
