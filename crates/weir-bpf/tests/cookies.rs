@@ -110,13 +110,14 @@ impl Bench {
             listener
         };
         let listener = self.network.near.run(open).unwrap();
+        let asked = || self.judge(&self.syn(ip, &[]));
+        // What is known of another listener there holds for a moment.
+        wait_until("the queue is empty", || asked() == Reason::TcpSyn);
         let flow = FlowSpec { rate: Some(PacketsPerSec(100.0)), ..self.requests(ip) };
         self.while_sent(flow, || {
-            wait_until("the queue is full", || {
-                let found = self.judge(&self.syn(ip, &[]));
-                // The second of a poll is answered already.
-                matches!(found, Reason::TcpRequest | Reason::TcpCookie)
-            });
+            // The second of a poll is answered already.
+            let is_full = || matches!(asked(), Reason::TcpRequest | Reason::TcpCookie);
+            wait_until("the queue is full", is_full);
         });
         listener
     }
