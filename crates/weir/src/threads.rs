@@ -3,6 +3,7 @@
 //! They come and go: attaching XDP, taking the interface down and up, or changing its number of
 //! queues makes new NAPI instances, with new threads at nice 0.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -85,9 +86,14 @@ impl NapiThreads {
     fn follow(&mut self, journal: &Rc<Journal>, tasks: Vec<Task>) -> Result<()> {
         self.threads.retain(|thread| tasks.contains(&thread.task));
         for task in tasks {
-            if !self.threads.iter().any(|thread| thread.task == task) {
-                let thread = self.set_up(journal, task)?;
-                self.threads.push(thread);
+            if self.threads.iter().any(|thread| thread.task == task) {
+                continue;
+            }
+            match self.set_up(journal, task.clone()) {
+                Ok(thread) => self.threads.push(thread),
+                // It has ended meanwhile.
+                Err(_) if Task::napi_thread(task.pid) != Some(task) => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(())
@@ -144,10 +150,10 @@ impl NapiThreads {
         self.threads.iter().map(|thread| thread.task.pid).collect()
     }
 
-    /// Their CPU time, ever.
-    pub fn ran(&self) -> Nanos {
-        let pids = self.threads.iter().filter_map(|thread| Pid::from_raw(thread.task.pid));
-        Nanos(pids.filter_map(|pid| sched::cpu_time(pid).ok()).map(|time| time.0).sum())
+    /// The CPU time of each, ever, by its number.
+    pub fn ran(&self) -> BTreeMap<i32, Nanos> {
+        let ran = |pid| Some((pid, sched::cpu_time(Pid::from_raw(pid)?).ok()?));
+        self.pids().into_iter().filter_map(ran).collect()
     }
 
     /// How they are weighed.

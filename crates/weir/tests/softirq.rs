@@ -74,6 +74,40 @@ fn it_is_where_the_kernel_names_no_thread() {
     network.assert_untouched();
 }
 
+/// Those that nothing would govern could take all of a CPU.
+#[test]
+fn it_is_where_there_are_more_threads_than_can_be_governed() {
+    let network = Network::ipv4_only();
+    let sh = |line: &str| {
+        let run = || Command::new("sh").args(["-ec", line]).status().unwrap();
+        assert!(network.near.run(run).unwrap().success(), "{line}");
+    };
+    let queues = "numrxqueues 65 numtxqueues 65";
+    sh(&format!(
+        "ip link add many {queues} type veth peer name other {queues}
+         ethtool -K many gro on; ethtool -K other tso off; ip link set other up; ip link set many up"
+    ));
+    let many = || {
+        let status = network.status()["interfaces"].as_array().unwrap().clone();
+        status.into_iter().find(|each| each["interface"] == "many").unwrap()
+    };
+    // From the start, or from a change on.
+    for at_first in [65, 2] {
+        sh(&format!("ethtool -L many rx {at_first}"));
+        let daemon = Daemon::start(&network, &["many", "--attach", "tc"]);
+        assert_eq!(many()["not_threaded"].is_null(), at_first == 2);
+        sh("ethtool -L many rx 65");
+        wait_until("it is seen that they are too many", || {
+            many()["not_threaded"].as_str().is_some_and(|why| why.contains("ethtool -L"))
+        });
+        assert!(is(&many()["softirq_limit"]["input_share"], 0.5), "{}", many());
+        assert_eq!((network.threaded_on("many").as_str(), &many()["governed"]), ("0", &json!([])));
+        daemon.interrupt();
+        assert_eq!(network.threaded_on("many"), "0");
+    }
+    network.assert_untouched();
+}
+
 /// Whoever sets `threaded` while weir runs has it so, whether or not weir had turned it.
 #[test]
 fn what_somebody_sets_stays() {

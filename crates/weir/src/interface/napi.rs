@@ -1,5 +1,6 @@
 //! Who polls an interface: threads, or softirqs, which are then limited.
 
+use std::collections::BTreeMap;
 use std::mem::replace;
 
 use weir_bpf::gate::Policy;
@@ -9,7 +10,7 @@ use weir_bpf::units::Nanos;
 use super::{FOLLOW_UP_TICKS, Protected, TICK};
 use crate::choice::Napi;
 use crate::console::Console;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::governor::MUCH;
 use crate::journal::TurnedKnob;
 use crate::knob::Knob;
@@ -37,8 +38,8 @@ pub(super) struct Polled {
     switched: bool,
     /// Why threads do not, if they do not.
     pub(super) not_threaded: Option<String>,
-    /// The CPU time of its threads until the last tick, and in the second before.
-    ran: Nanos,
+    /// The CPU time of each of its threads until the last tick, and what one of them took at most in the second before.
+    ran: BTreeMap<i32, Nanos>,
     took: Nanos,
     /// Packets had come by then, and that time had not changed.
     came_for_nothing: bool,
@@ -54,10 +55,8 @@ impl Polled {
 impl Protected {
     /// Has it polled as the settings say, if that is possible, and says so if it is not.
     pub(super) fn begin_polling(&mut self, console: &mut Console) -> Result<()> {
-        self.switch_napi();
-        let Some(why) = self.polled.not_threaded.clone() else {
-            return self.threads.appear(&self.claim.journal, self.claim.ifindex);
-        };
+        self.switch_napi()?;
+        let Some(why) = self.polled.not_threaded.clone() else { return Ok(()) };
         if self.settings.policy == Policy::Shadow {
             return Ok(());
         }
@@ -72,14 +71,14 @@ impl Protected {
     }
 
     /// Switches NAPI to threads, or to softirq, as soon as that is possible. From then on the setting is others' to change.
-    fn switch_napi(&mut self) {
+    fn switch_napi(&mut self) -> Result<()> {
         if self.polled.switched {
-            return;
+            return Ok(());
         }
         if self.settings.policy == Policy::Shadow {
             self.polled.switched = true;
             self.polled.not_threaded = (!self.is_threaded()).then(|| IN_SHADOW.into());
-            return;
+            return Ok(());
         }
         // Where nothing tells when threads are needed, they are from the start.
         let tells = self.gate.is_polled() && self.limiter.tells();
@@ -87,30 +86,46 @@ impl Protected {
             Napi::Auto if self.settings.policy == Policy::On && !tells => Napi::Threads,
             wanted => wanted,
         };
-        self.polled.not_threaded = self.poll_by(wanted);
+        self.polled.not_threaded = self.poll_by(wanted)?;
+        Ok(())
     }
 
     /// Why threads do not, if they do not.
-    fn poll_by(&mut self, wanted: Napi) -> Option<String> {
+    fn poll_by(&mut self, wanted: Napi) -> Result<Option<String>> {
         match self.turn(wanted) {
-            Ok(turned) => {
-                (self.polled.switched, self.threaded) = (true, turned);
-                match wanted {
-                    Napi::Softirq => Some(CHOSEN.into()),
-                    Napi::Auto if !self.is_threaded() => {
-                        let on = self.settings.policy == Policy::On;
-                        Some(if on { RESTING } else { CHOSEN }.into())
-                    }
-                    Napi::Threads | Napi::Auto => {
-                        self.no_thread_appears().then(|| self.go_without_threads())
-                    }
-                }
-            }
+            Ok(turned) => (self.polled.switched, self.threaded) = (true, turned),
             Err(error) => {
                 // It is tried again after a change of the interface.
                 self.polled.switched = false;
-                Some(threading::refusal(&self.claim.interface(), &error))
+                return Ok(Some(threading::refusal(&self.claim.interface(), &error)));
             }
+        }
+        match wanted {
+            Napi::Softirq => Ok(Some(CHOSEN.into())),
+            Napi::Auto if !self.is_threaded() => {
+                let on = self.settings.policy == Policy::On;
+                Ok(Some(if on { RESTING } else { CHOSEN }.into()))
+            }
+            Napi::Threads | Napi::Auto => {
+                let appeared = self.threads.appear(&self.claim.journal, self.claim.ifindex);
+                self.unless_refused(appeared, true)
+            }
+        }
+    }
+
+    /// What looking for threads came to: softirqs poll if they are refused, or none is there and they are `due`; why.
+    fn unless_refused(&mut self, looked: Result<()>, due: bool) -> Result<Option<String>> {
+        match looked {
+            Err(Error::Kernel(refused @ weir_bpf::Error::Refused { .. })) => {
+                Ok(Some(self.go_without_threads(refused.to_string())))
+            }
+            Err(error) => Err(error),
+            Ok(()) if due && self.threads.pids().is_empty() && self.is_up() => {
+                let sees = task::sees_kernel_threads();
+                let why = if sees { NAMELESS.into() } else { task::unseen().to_string() };
+                Ok(Some(self.go_without_threads(why)))
+            }
+            Ok(()) => Ok(None),
         }
     }
 
@@ -133,19 +148,13 @@ impl Protected {
         self.claim.journal.turn(knob).map(Some)
     }
 
-    /// Waits for threads, where there could be some.
-    fn no_thread_appears(&mut self) -> bool {
-        let looked =
-            self.is_up() && self.threads.appear(&self.claim.journal, self.claim.ifindex).is_ok();
-        looked && self.threads.pids().is_empty()
-    }
-
     fn is_up(&self) -> bool {
         self.host.links.info(self.claim.ifindex).is_ok_and(|link| link.up)
     }
 
-    /// Lets softirqs poll where threads do that cannot be found; why.
-    fn go_without_threads(&mut self) -> String {
+    /// Lets softirqs poll where threads do that cannot be governed; why.
+    fn go_without_threads(&mut self, why: String) -> String {
+        self.threads.put_back();
         let interface = self.claim.interface();
         let read = || threading::read(&self.host, &interface);
         // What it is already is refused, too, where there is no NAPI (`modify_napi_threaded()`).
@@ -157,13 +166,13 @@ impl Protected {
         let old = read().ok().filter(|old| old != "0");
         let knob = old.map(|old| Knob::Threaded { old, new: "0".into() });
         self.threaded = knob.and_then(|knob| self.claim.journal.turn(knob).ok());
-        if task::sees_kernel_threads() { NAMELESS.into() } else { task::unseen().to_string() }
+        why
     }
 
     /// After a change of the interface.
     pub(super) fn follow_napi(&mut self) -> Result<()> {
         if self.polled.not_threaded.is_some() {
-            self.switch_napi();
+            self.switch_napi()?;
             self.limit()?;
         }
         self.look_for_threads()
@@ -173,34 +182,36 @@ impl Protected {
     /// tell.
     pub(super) fn look_for_threads(&mut self) -> Result<()> {
         let threaded = threading::read(&self.host, &self.interface())? != "0";
-        if threaded {
-            self.threads.refresh(&self.claim.journal, self.claim.ifindex)?;
+        let looked = if threaded {
+            self.threads.refresh(&self.claim.journal, self.claim.ifindex)
         } else {
             // Some kernels keep those that poll no more, and name them.
             self.threads.put_back();
-        }
-        let none = self.threads.pids().is_empty();
+            Ok(())
+        };
+        let some = looked.is_ok() && !self.threads.pids().is_empty();
         let why = match self.polled.not_threaded.as_deref() {
             None if !threaded && self.settings.napi == Napi::Softirq => Some(CHOSEN.into()),
             None if !threaded => Some(SET_BACK.into()),
-            None if none && self.awaits_threads_no_more() => Some(self.go_without_threads()),
-            Some(why) if why != UNPOLLED && threaded && !none => None,
-            _ => return Ok(()),
+            None if self.settings.policy != Policy::Shadow => {
+                match self.unless_refused(looked, self.ticks_since_change >= FOLLOW_UP_TICKS)? {
+                    None => return Ok(()),
+                    why => why,
+                }
+            }
+            Some(why) if why != UNPOLLED && threaded && some => None,
+            _ => return looked,
         };
         self.be_polled_by(why);
         Ok(())
     }
 
-    fn awaits_threads_no_more(&self) -> bool {
-        let follows_up = self.ticks_since_change < FOLLOW_UP_TICKS;
-        !follows_up && self.settings.policy != Policy::Shadow && self.is_up()
-    }
-
     /// Follows whether a veth's threads poll it; `came`: packets have, since the last tick. A thread's time tells of
     /// them with the next one, at the latest.
     pub(super) fn follow_polls(&mut self, came: bool) {
-        let ran = self.threads.ran();
-        self.polled.took = ran - replace(&mut self.polled.ran, ran);
+        let before = replace(&mut self.polled.ran, self.threads.ran());
+        let took = |(pid, ran): (&i32, &Nanos)| *ran - before.get(pid).copied().unwrap_or_default();
+        self.polled.took = self.polled.ran.iter().map(took).max().unwrap_or_default();
         let still = self.polled.took == Nanos::ZERO;
         let for_nothing = replace(&mut self.polled.came_for_nothing, still && came) && still;
         let is_veth = || ethtool::driver(&self.interface()).is_ok_and(|driver| driver == "veth");
@@ -220,14 +231,15 @@ impl Protected {
         if !rests || !self.limiter.takes_much() || !self.is_up() {
             return;
         }
-        match self.poll_by(Napi::Threads) {
+        let threads = self.poll_by(Napi::Threads);
+        match threads.unwrap_or_else(|error| Some(self.go_without_threads(error.to_string()))) {
             None => drop(self.set_polled(None)),
             why => self.be_polled_by(why),
         }
     }
 
     /// Has softirqs poll again that threads have taken over from, once those are not needed any more: `asleep`, the gate,
-    /// and they have taken little since the last tick.
+    /// and none of them has taken much since the last tick.
     pub(super) fn follow_rest(&mut self, asleep: bool) {
         let is_auto = self.settings.napi == Napi::Auto && self.threaded.is_some();
         let polls = is_auto && self.polled.not_threaded.is_none();
