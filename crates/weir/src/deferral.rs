@@ -44,16 +44,36 @@ impl Values {
         Ok(Self { polls: read(POLLS)?, interval_ns: read(INTERVAL)? })
     }
 
+    /// Sets the attributes that nobody else has set.
+    ///
+    /// # Errors
+    /// When the interface is gone.
     pub fn write(&self, host: &Host, interface: &str) -> Result<()> {
-        host.sysfs.write(interface, POLLS, &self.polls)?;
-        Ok(host.sysfs.write(interface, INTERVAL, &self.interval_ns)?)
+        let present = Self::read(host, interface)?;
+        if present.polls_are_own() {
+            host.sysfs.write(interface, POLLS, &self.polls)?;
+        }
+        if present.interval_is_own() {
+            host.sysfs.write(interface, INTERVAL, &self.interval_ns)?;
+        }
+        Ok(())
     }
 
     /// Whether the governor sets these, one attribute after the other.
     pub fn are_the_governors(&self) -> bool {
-        let set = || POLL_INTERVALS.map(Some).into_iter().chain([None]).map(Self::new);
-        set().any(|own| own.polls == self.polls)
-            && set().any(|own| own.interval_ns == self.interval_ns)
+        self.polls_are_own() && self.interval_is_own()
+    }
+
+    fn polls_are_own(&self) -> bool {
+        Self::own().any(|own| own.polls == self.polls)
+    }
+
+    fn interval_is_own(&self) -> bool {
+        Self::own().any(|own| own.interval_ns == self.interval_ns)
+    }
+
+    fn own() -> impl Iterator<Item = Self> {
+        POLL_INTERVALS.map(Some).into_iter().chain([None]).map(Self::new)
     }
 }
 
@@ -95,22 +115,22 @@ impl Deferral {
             None => wanted.remove(&number),
         };
         let now = shortest(&wanted);
-        if (now != before || anew && now.is_some()) && self.is_ours() {
-            let values = Values::new(now);
+        if now != before || anew && now.is_some() {
             // It fails for an interface that is gone.
-            let _ = self.interval_ns.write(&values.interval_ns);
-            let _ = self.polls.write(&values.polls);
+            let _ = self.set(now);
         }
     }
 
-    /// What somebody else has set meanwhile stays.
-    fn is_ours(&self) -> bool {
-        let read = || {
-            Ok::<_, weir_bpf::Error>(Values {
-                polls: self.polls.read()?,
-                interval_ns: self.interval_ns.read()?,
-            })
-        };
-        read().is_ok_and(|present| present.are_the_governors())
+    /// What somebody else has set meanwhile stays; nothing is deferred by the other attribute then.
+    fn set(&self, interval: Option<Nanos>) -> weir_bpf::Result<()> {
+        let present = Values { polls: self.polls.read()?, interval_ns: self.interval_ns.read()? };
+        let values = Values::new(interval.filter(|_| present.are_the_governors()));
+        if present.interval_is_own() {
+            self.interval_ns.write(&values.interval_ns)?;
+        }
+        if present.polls_are_own() {
+            self.polls.write(&values.polls)?;
+        }
+        Ok(())
     }
 }

@@ -137,7 +137,9 @@ impl Knob {
     /// once.
     pub fn turn_back(&self, host: &Host, interface: &str) -> Result<Outcome> {
         let outcome = match self.others_value(host, interface) {
-            Ok(Some(value)) => self.leave_to_others().map(|()| Outcome::Theirs(value)),
+            Ok(Some(value)) => {
+                self.leave_to_others(host, interface).map(|()| Outcome::Theirs(value))
+            }
             Ok(None) => self.put_back(host, interface),
             Err(error) => Err(error),
         };
@@ -179,8 +181,9 @@ impl Knob {
 
     /// Takes back what weir has set beside the value that stays. A governed thread under somebody else's
     /// policy still has the governor's nice value, which would count again with the usual policy.
-    fn leave_to_others(&self) -> Result<()> {
+    fn leave_to_others(&self, host: &Host, interface: &str) -> Result<()> {
         match self {
+            Self::Deferral { old } => old.write(host, interface),
             Self::Nice { thread, old, governed: true, .. } => {
                 Ok(sched::set_nice(living(thread)?, *old)?)
             }
@@ -211,9 +214,7 @@ impl Knob {
     /// stay, and so does what somebody else has changed.
     pub fn leave_to_itself(&self, host: &Host, interface: &str) -> Result<()> {
         match self {
-            Self::Deferral { old } if self.others_value(host, interface)?.is_none() => {
-                old.write(host, interface)
-            }
+            Self::Deferral { old } => old.write(host, interface),
             Self::Nice { thread, old_policy, governed: true, .. } => {
                 weigh((living(thread)?, *old_policy), SchedPolicy::Normal, STATIC_WEIGHT, None)
             }

@@ -447,6 +447,20 @@ fn deferred_interrupts_go_back_and_somebody_elses_deferral_stays() {
         let said = daemon.interrupt();
         assert!(said.contains("left as set by somebody else"), "{said}");
         assert_eq!(host.network.deferral(), ["5", "20000"]);
+
+        // One of the two is somebody else's, the other one weir's.
+        for (attribute, stays) in
+            [("gro_flush_timeout", ["0", "20000"]), ("napi_defer_hard_irqs", ["5", "0"])]
+        {
+            defer("0", "0");
+            let daemon = host.start(&[]);
+            wait_until("interrupts are deferred", || host.network.deferral()[0] == "1");
+            let value = stays.into_iter().find(|value| *value != "0").unwrap();
+            let set = || NetSysfs::open().unwrap().write(NEAR, attribute, value).unwrap();
+            host.network.near.run(set).unwrap();
+            daemon.interrupt();
+            assert_eq!(host.network.deferral(), stays);
+        }
     });
 }
 
