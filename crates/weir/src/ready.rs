@@ -11,7 +11,15 @@ pub fn wait<'a>(
     fds: impl IntoIterator<Item = BorrowedFd<'a>>,
     most: Option<Duration>,
 ) -> rustix::io::Result<Vec<bool>> {
-    let fds = fds.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+    wait_for(fds.into_iter().map(|fd| (fd, PollFlags::IN)), most)
+}
+
+/// The same, of what is waited for of each.
+pub fn wait_for<'a>(
+    fds: impl IntoIterator<Item = (BorrowedFd<'a>, PollFlags)>,
+    most: Option<Duration>,
+) -> rustix::io::Result<Vec<bool>> {
+    let fds = fds.into_iter().map(|(fd, wanted)| PollFd::from_borrowed_fd(fd, wanted));
     let mut fds: Vec<PollFd<'_>> = fds.collect();
     // What is too long for the kernel is for ever.
     let mut timeout = most.and_then(|most| Timespec::try_from(most).ok());

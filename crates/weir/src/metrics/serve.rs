@@ -1,15 +1,16 @@
 //! The metrics over HTTP, on loopback: for a Prometheus of this host, or its agent.
 //!
-//! One thread answers one request at a time, once all of it has come. It reads the files that `weir status` reads, so
-//! nothing that a client does keeps the daemon from its work.
+//! One thread answers each request once all of it has come, and waits for no client alone. It reads the files that
+//! `weir status` reads, so nothing that a client does keeps the daemon from its work.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::event::PollFlags;
 use weir_bpf::sys::netns::NetNs;
 
 use super::openmetrics;
@@ -18,9 +19,9 @@ use crate::ready;
 use crate::rundir::{RUN_DIR, RunDir};
 use crate::status::InterfaceStatus;
 
-/// How long a client may take to take the answer; others wait meanwhile.
+/// How long a client may take to take the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Clients that have not asked yet. Any user may connect: of more, the first one goes.
+/// Clients at once. Any user may connect: of more, the first one goes.
 const CLIENTS_MAX: usize = 64;
 /// Of a request. Prometheus sends 300 bytes.
 const REQUEST_MAX: usize = 4096;
@@ -50,41 +51,70 @@ pub fn serve(address: SocketAddr) -> Result<SocketAddr> {
 fn answer_all(listener: &TcpListener, netns: u64) {
     let mut clients: Vec<Client> = Vec::new();
     loop {
-        let streams = clients.iter().map(|client| client.stream.as_fd());
-        let ready = ready::wait(streams.chain([listener.as_fd()]), None).unwrap_or_default();
+        let streams = clients.iter().map(|client| (client.stream.as_fd(), client.waits_for()));
+        let fds = streams.chain([(listener.as_fd(), PollFlags::IN)]);
+        let most = clients.iter().any(|client| client.answer.is_some()).then_some(PATIENCE);
+        let ready = ready::wait_for(fds, most).unwrap_or_default();
         let mut each = ready.into_iter();
-        clients.retain_mut(|client| each.next() != Some(true) || client.is_to_go_on(netns));
+        clients.retain_mut(|client| match each.next() {
+            Some(true) => client.is_to_go_on(netns),
+            _ => !client.is_late(),
+        });
         if each.next() == Some(true)
             && let Ok((stream, _)) = listener.accept()
+            && stream.set_nonblocking(true).is_ok()
         {
-            clients.push(Client { stream, asked: Vec::new() });
+            clients.push(Client { stream, asked: Vec::new(), answer: None });
             clients.drain(..clients.len().saturating_sub(CLIENTS_MAX));
         }
     }
 }
 
-/// One that has not asked yet, or not to the end.
 struct Client {
     stream: TcpStream,
     asked: Vec<u8>,
+    /// What it has not taken yet, and until when it may; none while it has not asked to the end.
+    answer: Option<(Vec<u8>, Instant)>,
 }
 
 impl Client {
-    /// Hears what has come, and answers if that is all; whether more is to come.
+    fn waits_for(&self) -> PollFlags {
+        if self.answer.is_some() { PollFlags::OUT } else { PollFlags::IN }
+    }
+
+    fn is_late(&self) -> bool {
+        self.answer.as_ref().is_some_and(|(_, until)| Instant::now() >= *until)
+    }
+
+    /// Hears what has come, and answers if that is all; whether there is more to do.
     fn is_to_go_on(&mut self, netns: u64) -> bool {
+        if self.answer.is_some() {
+            return self.is_to_take_more();
+        }
         let mut piece = [0; 512];
         let length = self.stream.read(&mut piece).unwrap_or(0);
         self.asked.extend_from_slice(&piece[..length]);
         if self.asked.windows(4).any(|four| four == b"\r\n\r\n") {
-            // What a client does wrong is its own loss.
-            let _ = answer(&mut self.stream, &String::from_utf8_lossy(&self.asked), netns);
-            return false;
+            let answer = answer(&String::from_utf8_lossy(&self.asked), netns);
+            self.answer = Some((answer.into(), Instant::now() + PATIENCE));
+            return self.is_to_take_more();
         }
         length > 0 && self.asked.len() < REQUEST_MAX
     }
+
+    /// What a client does wrong is its own loss.
+    fn is_to_take_more(&mut self) -> bool {
+        let Some((left, until)) = &mut self.answer else { return false };
+        match self.stream.write(left) {
+            Ok(taken) => drop(left.drain(..taken)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => return false,
+        }
+        !left.is_empty() && Instant::now() < *until
+    }
 }
 
-fn answer(stream: &mut TcpStream, request: &str, netns: u64) -> io::Result<()> {
+fn answer(request: &str, netns: u64) -> String {
     let mut words = request.split(' ');
     let (status, kind, body) = match (words.next(), words.next()) {
         (Some("GET"), Some("/metrics")) => match metrics(netns) {
@@ -94,10 +124,9 @@ fn answer(stream: &mut TcpStream, request: &str, netns: u64) -> io::Result<()> {
         (Some("GET"), _) => ("404 Not Found", "text/plain", "see /metrics\n".into()),
         _ => ("405 Method Not Allowed", "text/plain", "GET /metrics\n".into()),
     };
-    stream.set_write_timeout(Some(PATIENCE))?;
     let length = body.len();
     let head = format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}");
-    stream.write_all(format!("{head}\r\nConnection: close\r\n\r\n{body}").as_bytes())
+    format!("{head}\r\nConnection: close\r\n\r\n{body}")
 }
 
 fn metrics(netns: u64) -> Result<String> {
