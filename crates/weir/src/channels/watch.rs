@@ -17,8 +17,10 @@ use crate::owners::{Owners, Ownership};
 use crate::rundir::{RUN_DIR, RunDir};
 use crate::status::{InterfaceStatus, SCHEMA};
 
-/// Gates that sleep count for so much longer than is asked for.
-const WATCHED_LONGER: Duration = Duration::from_secs(1);
+/// Gates that sleep are told to count this often...
+const WATCH_EVERY: Duration = Duration::from_millis(500);
+/// ...for so long: nobody else who looks, and then ends, ends it for others.
+const WATCHED_FOR: Duration = Duration::from_secs(2);
 
 /// The gates that are looked at.
 pub struct Watch {
@@ -75,7 +77,7 @@ impl Watch {
     ) -> Result<Option<Report>> {
         let mut earlier = None;
         if !interval.is_zero() {
-            self.gates.iter().for_each(|gate| gate.watch(interval + WATCHED_LONGER));
+            self.gates.iter().for_each(|gate| gate.watch(WATCHED_FOR));
             self.sources.iter_mut().for_each(Sources::begin);
             earlier = Some((self.look()?, self.owned()));
             if !self.pass(interval, &mut wait) {
@@ -97,18 +99,17 @@ impl Watch {
 
     /// Lets the time pass; reads samples meanwhile, if they are asked for.
     fn pass(&mut self, interval: Duration, wait: &mut impl FnMut(Duration) -> bool) -> bool {
-        if self.sources.is_empty() {
-            return wait(interval);
-        }
         let until = Instant::now() + interval;
+        let step = if self.sources.is_empty() { WATCH_EVERY } else { READ_EVERY.min(WATCH_EVERY) };
         loop {
-            self.gates.iter().for_each(Gate::sample);
+            self.gates.iter().for_each(|gate| gate.watch(WATCHED_FOR));
+            self.sources.iter().zip(&self.gates).for_each(|(_, gate)| gate.sample());
             let left = until.saturating_duration_since(Instant::now());
-            if !wait(left.min(READ_EVERY)) {
+            if !wait(left.min(step)) {
                 return false;
             }
             self.sources.iter_mut().for_each(Sources::read);
-            if left <= READ_EVERY {
+            if left <= step {
                 return true;
             }
         }

@@ -164,6 +164,32 @@ fn rates_are_of_the_time_between_two_looks() {
     daemon.interrupt();
 }
 
+/// Whoever looks keeps a sleeping gate counting for himself, however long and whoever else looks meanwhile.
+#[test]
+fn a_long_look_counts_all_however_short_anothers_is() {
+    const PPS: f64 = 2000.0;
+    let network = Network::ipv4_only();
+    let _socket = network.near_socket("198.18.0.1:5000");
+    let daemon = Daemon::start_sleepy(&network, &[]);
+    let look = |interval: &str| -> Value {
+        let output = network.weir(&["channels", "--json", "--interval", interval]);
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let report = network.while_sent(&[network.flow(5001, Some(PPS))], None, |_| {
+        std::thread::scope(|scope| {
+            let long = scope.spawn(|| look("6s"));
+            std::thread::sleep(Duration::from_millis(500));
+            look("100ms");
+            long.join().unwrap()
+        })
+    });
+    let rate = report["interfaces"][0]["channels"].as_array().unwrap().iter();
+    let closed = rate.filter(|channel| channel["name"] != "asleep");
+    let pps = |channel: &Value| channel["rates"]["passed_pps"].as_f64().unwrap();
+    assert!(closed.map(pps).sum::<f64>() > 0.9 * PPS, "{report}");
+    daemon.interrupt();
+}
+
 #[test]
 fn more_channels_than_are_counted_one_by_one_are_visible() {
     let network = Network::ipv4_only();
