@@ -146,9 +146,8 @@ impl Daemon {
     /// Runs until told to stop or nothing is left to protect, then puts everything back.
     pub fn run(mut self) -> Result<()> {
         self.report.ready(&mut self.console, &self.interfaces);
-        let names: Vec<String> = self.interfaces.iter().map(Protected::interface).collect();
-        let status = format!("protecting {}", names.join(", "));
-        tell_manager(&[NotifyState::Status(&status), NotifyState::Ready]);
+        self.tell_manager_whom();
+        tell_manager(&[NotifyState::Ready]);
         let light = Light::become_light();
         // The first status is there at once.
         let mut next_tick = Instant::now();
@@ -310,7 +309,7 @@ impl Daemon {
     }
 
     fn reload(&mut self) {
-        if let Err(error) = self.reloader.read() {
+        if let Err(error) = self.reloader.read(&self.names()) {
             self.console.say(&error.to_string());
             self.console.say("every setting stays as it was");
             return;
@@ -362,6 +361,7 @@ impl Daemon {
             self.part(interface);
             self.regain_due = Instant::now() + REGAIN;
             self.tell_numbers();
+            self.tell_manager_whom();
         }
     }
 
@@ -384,6 +384,7 @@ impl Daemon {
                 Ok(()) => {
                     self.lost.retain(|lost| lost.interface != name);
                     self.failures.retain(|(interface, _)| *interface != name);
+                    self.tell_manager_whom();
                 }
                 Err(error) => {
                     self.console.trouble(&error);
@@ -419,6 +420,19 @@ impl Daemon {
             self.console.trouble(&error);
         }
         Ok(())
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.interfaces.iter().map(Protected::interface).collect()
+    }
+
+    fn tell_manager_whom(&self) {
+        let mut status = format!("protecting {}", self.names().join(", "));
+        if !self.lost.is_empty() {
+            let lost: Vec<&str> = self.lost.iter().map(|lost| lost.interface.as_str()).collect();
+            status = format!("{status}; lost {}", lost.join(", "));
+        }
+        tell_manager(&[NotifyState::Status(&status)]);
     }
 
     fn tell_numbers(&self) {

@@ -1,11 +1,11 @@
 //! Reading the configuration again while weir runs.
 
-use super::error::ConfigError;
 use super::layer::{DEFAULT_FILE, Row};
 use super::settings::Effective;
 use super::shares::EffectiveShares;
 use super::wanted::Settings;
 use super::whole::Config;
+use crate::error::Result;
 use crate::key::Key;
 use crate::shares::ShareSettings;
 
@@ -39,10 +39,12 @@ impl Reloader {
         self.running.iter_mut().filter(|(each, _)| each == lost).for_each(|(each, _)| *each = key);
     }
 
-    /// Reads everything again, all of it before anything is changed. In case of an error what was
-    /// known stays known.
-    pub fn read(&mut self) -> Result<(), ConfigError> {
-        self.config = self.config.again()?;
+    /// Reads everything again, all of it before anything is changed. In case of an error, also one that would keep weir
+    /// from protecting these `interfaces`, what was known stays known.
+    pub fn read(&mut self, interfaces: &[String]) -> Result<()> {
+        let config = self.config.again()?;
+        interfaces.iter().try_for_each(|interface| config.check_forward(Some(interface)))?;
+        self.config = config;
         Ok(())
     }
 

@@ -195,13 +195,19 @@ fn reading_again_takes_a_whole_file_or_nothing() {
     let percent = |percent| Share::percent(percent).unwrap();
     let mut reloader = Reloader::new(first, Vec::new());
     fs::write(&path, "user_share = \"70%\"\nperiod = \"1h\"\n").unwrap();
-    assert!(matches!(reloader.read(), Err(ConfigError::Wrong(_))));
+    let read = |reloader: &mut Reloader| reloader.read(&["eth0".into()]);
+    assert!(matches!(read(&mut reloader), Err(Error::Config(ConfigError::Wrong(_)))));
     assert_eq!(share(&reloader), percent(60.0));
     fs::write(&path, "user_share = \"70%\"\n").unwrap();
-    reloader.read().unwrap();
+    read(&mut reloader).unwrap();
+    assert_eq!(share(&reloader), percent(70.0));
+    // What would keep it from starting.
+    fs::write(&path, "user_share = \"80%\"\nforward = \"xdp\"\nattach = \"tc\"\n").unwrap();
+    assert!(read(&mut reloader).unwrap_err().to_string().contains("leave `attach` out"));
     assert_eq!(share(&reloader), percent(70.0));
     fs::remove_file(&path).unwrap();
-    assert!(matches!(reloader.read(), Err(ConfigError::Gone(gone)) if gone == path));
+    let gone = read(&mut reloader);
+    assert!(matches!(gone, Err(Error::Config(ConfigError::Gone(gone))) if gone == path));
     assert_eq!(share(&reloader), percent(70.0));
     let null = Config::load(&flags("--config /dev/null"), &[]).unwrap();
     assert!(matches!(null.again(), Err(ConfigError::NotAgain(_))));
