@@ -340,6 +340,11 @@ fn it_refuses_to_bypass_what_the_operator_has_set() {
             "IPsec policies",
         ),
         (
+            "ip xfrm policy setdefault fwd block",
+            "ip xfrm policy setdefault fwd accept",
+            "IPsec's default policy blocks",
+        ),
+        (
             "echo 1 > /proc/sys/net/ipv6/conf/in/disable_ipv6",
             "echo 0 > /proc/sys/net/ipv6/conf/in/disable_ipv6",
             "IPv6 is off there",
@@ -360,6 +365,15 @@ fn it_refuses_to_bypass_what_the_operator_has_set() {
     let tc = ["run", "in", "out", "--forward", "xdp", "--attach", "tc", "--config", "/dev/null"];
     let output = path.weir(&tc);
     assert!(String::from_utf8_lossy(&output.stderr).contains("in the driver"), "{output:?}");
+}
+
+/// As after `iptables-legacy -t nat -F`: connections that it knows are translated still.
+#[test]
+fn a_legacy_nat_table_without_rules_counts() {
+    let path = Path::new();
+    sh(&path.router, "iptables-legacy -t nat -L >/dev/null");
+    let refusal = path.refusal();
+    assert!(refusal.contains("iptables-legacy table nat translates"), "{refusal}");
 }
 
 #[test]

@@ -128,7 +128,7 @@ fn of_family_met(family: &Family, way: Way) -> Vec<String> {
         Ok(names) => names,
         Err(error) => return vec![format!("{}: {error}", family.names)],
     };
-    let active = |table: &&str| {
+    let active = |table: &str| {
         let Ok((info, entries)) = entries(family, table) else { return true };
         let hooks = word(&info, NAME_BYTES).unwrap_or_default();
         // Each hook has its policy, and an entry that marks the end follows.
@@ -143,10 +143,15 @@ fn of_family_met(family: &Family, way: Way) -> Vec<String> {
         word(&info, ENTRIES_COUNT_OFFSET) != Some(policies)
             || (0..IP_HOOKS).any(|hook| hooks & (1 << hook) != 0 && way.has(hook) && !accepts(hook))
     };
-    let describe = |table| format!("{} table {table} has rules", family.command);
-    // The gate knows by itself which requests to listeners are translated.
-    let matters = |table: &&str| way != Way::Answered || *table != "nat";
-    names.lines().filter(matters).filter(active).map(describe).collect()
+    let has_rules = |table: &str| format!("{} table {table} has rules", family.command);
+    let found = |table: &str| match (table, way) {
+        // The gate knows by itself which requests to listeners are translated.
+        ("nat", Way::Answered) => None,
+        // Without rules, it still translates the connections that it knows.
+        ("nat", Way::Through) => Some(format!("{} table nat translates (NAT)", family.command)),
+        _ => active(table).then(|| has_rules(table)),
+    };
+    names.lines().filter_map(found).collect()
 }
 
 fn entries(family: &Family, table: &str) -> rustix::io::Result<(Vec<u8>, Vec<u8>)> {

@@ -1,7 +1,7 @@
 //! What the kernel does to packets on their way, and does not do to those of a lazy socket or of the fast path: rules,
 //! netfilter's programs, IPsec policies, reverse path filters.
 
-use netlink_packet_core::NLM_F_DUMP;
+use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP};
 use netlink_packet_route::route::{RouteHeader, RouteMessage, RouteType};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use rustix::io::Errno;
@@ -14,6 +14,11 @@ use crate::sys::netlink::{Socket, ask, repeated};
 /// `XFRM_MSG_GETPOLICY`, and the bytes of its `struct xfrm_userpolicy_id`.
 const XFRM_GETPOLICY: u16 = 0x15;
 const XFRM_POLICY_ID_BYTES: usize = 64;
+/// `XFRM_MSG_GETDEFAULT` (Linux 5.15), and in its `struct xfrm_userpolicy_default`, a byte for each direction, what
+/// becomes of packets that no policy is for.
+const XFRM_GETDEFAULT: u16 = 0x28;
+const XFRM_DEFAULT_BYTES: usize = 3;
+const XFRM_BLOCK: u8 = 1;
 /// Of `rp_filter`: a packet's source must be reached by the interface that it came in on.
 const RP_FILTER_STRICT: &str = "1";
 /// ...or by any.
@@ -55,12 +60,26 @@ impl OnTheWay {
 }
 
 pub(super) fn ipsec() -> Option<String> {
+    let unread = |errno| Some(format!("IPsec policies cannot be read: {errno}"));
     match ask(Some(netlink::XFRM), XFRM_GETPOLICY, NLM_F_DUMP, &[0; XFRM_POLICY_ID_BYTES]) {
-        Ok(policies) if policies.is_empty() => None,
-        Ok(policies) => Some(format!("{} IPsec policies (`ip xfrm policy`)", policies.len())),
+        Ok(policies) if policies.is_empty() => {}
+        Ok(policies) => {
+            return Some(format!("{} IPsec policies (`ip xfrm policy`)", policies.len()));
+        }
         // A kernel without IPsec.
-        Err(Errno::PROTONOSUPPORT | Errno::INVAL) => None,
-        Err(errno) => Some(format!("IPsec policies cannot be read: {errno}")),
+        Err(Errno::PROTONOSUPPORT | Errno::INVAL) => return None,
+        Err(errno) => return unread(errno),
+    }
+    let blocks = |(_, default): &(u16, Vec<u8>)| {
+        default.iter().take(XFRM_DEFAULT_BYTES).any(|action| *action == XFRM_BLOCK)
+    };
+    match ask(Some(netlink::XFRM), XFRM_GETDEFAULT, NLM_F_ACK, &[0; XFRM_DEFAULT_BYTES]) {
+        Ok(defaults) if defaults.iter().any(blocks) => {
+            Some("IPsec's default policy blocks (`ip xfrm policy getdefault`)".into())
+        }
+        // One without defaults.
+        Ok(_) | Err(Errno::INVAL) => None,
+        Err(errno) => unread(errno),
     }
 }
 
