@@ -227,7 +227,7 @@ impl Gate {
     /// What it knows by itself: conntrack's connections only if that was there before it.
     pub fn sight(&self) -> Sight {
         let connections = globals(self.skel.maps.rodata_data).has_ct_lookup;
-        Sight { connections, vlan_tags: !self.xdp }
+        Sight { connections, vlan_tags: !self.xdp, protocol: true }
     }
 
     /// Has the gate believe what it has been told of its interface for as long from now, and then pass everything

@@ -12,29 +12,28 @@ use crate::units::IfIndex;
 /// The packet sockets of the calling thread's network namespace.
 pub(super) const TABLE: &str = "/proc/thread-self/net/packet";
 
-/// What a socket asks for: every protocol, or IP. Others hear of protocols that are none of weir's,
-/// such as LLDP's.
+/// What a socket of IP's packets asks for: every protocol, or IP. Others hear of protocols such as LLDP's.
 const PROTOCOLS: [u16; 3] = [ETH_P_ALL, 0x0800, 0x86dd];
 const ETH_P_ALL: u16 = 0x0003;
 
-/// How many packet sockets, such as captures', receive an interface's IP packets, by a namespace's [`TABLE`]. Such
-/// sockets are served after XDP, so they miss what a program drops.
+/// How many packet sockets, such as captures', receive an interface's packets, or `ip`'s alone, by a namespace's
+/// [`TABLE`]. Such sockets are served after XDP, so they miss what a program drops.
 ///
 /// # Errors
 ///
 /// If the table cannot be read; a kernel without packet sockets has none.
-pub(super) fn taps(table: &mut ProcFile, ifindex: IfIndex) -> io::Result<usize> {
+pub(super) fn taps(table: &mut ProcFile, ifindex: IfIndex, ip: bool) -> io::Result<usize> {
     let lines = table.read()?.lines().skip(1);
-    Ok(lines.filter(|line| is_tap(line, ifindex)).count())
+    Ok(lines.filter(|line| is_tap(line, ifindex, ip)).count())
 }
 
 /// From a line of `packet_seq_show()`: `sk RefCnt Type Proto Iface R Rmem User Inode`, with the
 /// protocol in hexadecimal digits, interface 0 for all of them, and R for whether it receives.
-fn is_tap(line: &str, ifindex: IfIndex) -> bool {
+fn is_tap(line: &str, ifindex: IfIndex, ip: bool) -> bool {
     let fields: Vec<&str> = line.split_ascii_whitespace().collect();
     let [_, _, _, protocol, interface, "1", ..] = fields[..] else { return false };
     let protocol = u16::from_str_radix(protocol, 16);
-    protocol.is_ok_and(|protocol| PROTOCOLS.contains(&protocol))
+    protocol.is_ok_and(|protocol| !ip || PROTOCOLS.contains(&protocol))
         && interface.parse().is_ok_and(|bound: u32| bound == 0 || bound == ifindex.0)
 }
 
@@ -154,7 +153,7 @@ mod tests {
 
     #[test]
     fn sockets_that_miss_a_programs_drops_are_told_from_others() {
-        let on_7 = |line| is_tap(line, IfIndex(7));
+        let on_7 = |line| is_tap(line, IfIndex(7), true);
         assert!(on_7("0000000000000000 3      3    0003   0     1 0      0      31517 "));
         assert!(on_7("0000000000000000 3      3    0003   7     1 0      0      31517 "));
         assert!(on_7("0000000000000000 3      2    0800   7     1 0      1000   31517 "));
@@ -187,7 +186,7 @@ mod tests {
     fn a_socket_on_all_interfaces_is_found_while_it_is_open() {
         Sandbox::new().run(|| {
             let lo = IfIndex(1);
-            let taps = || taps(&mut ProcFile::new(TABLE), lo).unwrap();
+            let taps = || taps(&mut ProcFile::new(TABLE), lo, true).unwrap();
             assert_eq!(taps(), 0);
             let open = |protocol| {
                 let (family, flags) = (AddressFamily::PACKET, SocketFlags::CLOEXEC);

@@ -45,7 +45,8 @@ const BATCH: usize = 1 << 14;
 const LOOK: Duration = Duration::from_millis(500);
 const BELIEVED: Duration = Duration::from_secs(2);
 /// `ARPHRD_ETHER`, `ARPHRD_LOOPBACK` and `ARPHRD_NONE` (linux/if_arp.h).
-const ETHERNET: [&str; 2] = ["1", "772"];
+const ETHERNET: &str = "1";
+const LOOPBACK: &str = "772";
 const NO_HEADER: &str = "65534";
 
 /// Runs the command.
@@ -59,12 +60,11 @@ pub fn run(args: &CaptureArgs) -> Result<()> {
     let signals = Signals::catch()?;
     let ifindex = find(&args.interface)?;
     let name = Links::open()?.name(ifindex)?;
-    let link = link_of(&name)?;
-    let filter = filter(args, &name)?;
-    let options = options(args);
+    let (link, filter) = (link_of(&name)?, filter(args, &name)?);
+    let options = options(args, link.comes_back);
     let mut tap = Tap::load(&options, filter.as_ref())?;
     let filter = filter.map(|filter| filter.text().to_owned());
-    let interface = Interface { name, link, snaplen: options.snaplen, filter };
+    let interface = Interface { name, link: link.header, snaplen: options.snaplen, filter };
     let output = args.write.as_deref().map(|path| Output::create(args, path, interface));
     let sink = RefCell::new(Sink {
         output: output.transpose()?,
@@ -124,14 +124,15 @@ fn filter(args: &CaptureArgs, ifname: &str) -> Result<Option<Filter>> {
     })
 }
 
-fn options(args: &CaptureArgs) -> Options {
+fn options(args: &CaptureArgs, comes_back: bool) -> Options {
     let in_driver = args.attach == Place::Native;
+    let comes_twice = comes_back && args.direction == Direction::Both;
     Options {
         snaplen: args.snaplen.min(SNAPLEN_MAX),
         ring_bytes: args.buffer,
         count_only: args.count,
         received: args.direction != Direction::Out,
-        sent: !in_driver && args.direction != Direction::In,
+        sent: !in_driver && !comes_twice && args.direction != Direction::In,
         breaker_batch: args.circuit_breaker.unwrap_or(0),
         in_driver,
     }
@@ -156,10 +157,17 @@ fn find(ifname: &str) -> Result<IfIndex> {
 }
 
 /// What an interface's packets begin with.
-fn link_of(ifname: &str) -> Result<DataLink> {
+struct Link {
+    header: DataLink,
+    /// Whether what is sent there is received there.
+    comes_back: bool,
+}
+
+fn link_of(ifname: &str) -> Result<Link> {
     match NetSysfs::open()?.read(ifname, "type")?.trim() {
-        kind if ETHERNET.contains(&kind) => Ok(DataLink::ETHERNET),
-        NO_HEADER => Ok(DataLink::RAW),
+        ETHERNET => Ok(Link { header: DataLink::ETHERNET, comes_back: false }),
+        LOOPBACK => Ok(Link { header: DataLink::ETHERNET, comes_back: true }),
+        NO_HEADER => Ok(Link { header: DataLink::RAW, comes_back: false }),
         other => Err(Error::refused(
             format!(
                 "{ifname} is an interface of type {other} (linux/if_arp.h), and `weir capture` \

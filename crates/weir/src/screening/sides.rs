@@ -45,7 +45,8 @@ impl Sides {
     /// Names the first thing that packets would be taken past.
     pub fn begin(sides: [(IfIndex, &str); 2], wall: &Wall, forward: Forward) -> Result<Self> {
         let way = |(ifindex, name): (IfIndex, &str)| {
-            let diverting = Diverting::open(ifindex, Sight::default(), 0)?;
+            let diverting =
+                Diverting::open(ifindex, Sight { protocol: true, ..Sight::default() }, 0)?;
             let (forwarding, said) = (Forwarding::default(), String::new());
             Ok::<_, Error>(Way { ifindex, name: name.to_owned(), diverting, forwarding, said })
         };

@@ -13,7 +13,7 @@ use nix::sys::socket::{LinkAddr, MsgFlags, SockaddrLike, send};
 use pcap_file::pcap::PcapReader;
 use pcap_file::pcapng::blocks::interface_statistics::InterfaceStatisticsOption as Statistic;
 use pcap_file::pcapng::{Block, PcapNgReader};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, eth, socket_with};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use weir_bpf::sys::link::Links;
@@ -60,8 +60,12 @@ impl Running {
     }
 
     fn weir(network: &Network, arguments: &[&str]) -> Self {
+        Self::weir_on(network, NEAR, arguments)
+    }
+
+    fn weir_on(network: &Network, interface: &str, arguments: &[&str]) -> Self {
         let mut command = Command::new(WEIR);
-        command.args(["capture", "-i", NEAR]).args(arguments);
+        command.args(["capture", "-i", interface]).args(arguments);
         Self::start(network, command)
     }
 
@@ -295,6 +299,19 @@ fn in_the_driver_other_hosts_frames_end_while_nobody_else_wants_them() {
     // What is for the host gets there.
     sender.send_to(b"for the host", "198.18.0.1:5000").unwrap();
     assert_eq!(socket.recv(&mut [0; 64]).unwrap(), 12);
+    // A program wants some protocol's.
+    let open = || {
+        let (raw, flags) = (SocketType::RAW, SocketFlags::CLOEXEC);
+        socket_with(AddressFamily::PACKET, raw, flags, Some(eth::ARP)).unwrap()
+    };
+    let of_arp = network.near.run(open).unwrap();
+    wait_until("they pass", || {
+        let before = ended();
+        replay(&network, &vec![others.clone(); 10]);
+        sent += 10;
+        ended() == before
+    });
+    drop(of_arp);
     // Another capture wants them.
     let theirs = dir.path().join("theirs");
     let tcpdump = tcpdump(&network, &theirs, "");
@@ -315,6 +332,22 @@ fn in_the_driver_other_hosts_frames_end_while_nobody_else_wants_them() {
     network.assert_left_untouched_by(daemon);
     let written = read_pcapng(&path);
     assert_eq!(written.packets.iter().filter(|packet| **packet == others).count(), sent);
+}
+
+#[test]
+fn on_lo_each_packet_is_there_once() {
+    let network = Network::ipv4_only();
+    let dir = killed::temp_dir();
+    let path = dir.path().join("lo.pcapng");
+    let up = || Command::new("ip").args(["link", "set", "lo", "up"]).status().unwrap();
+    assert!(network.near.run(up).unwrap().success());
+    let (to, from) = ("127.0.0.1:5000", "127.0.0.1:0");
+    let (socket, sender) = (network.near_socket(to), network.near_socket(from));
+    let capture = Running::weir_on(&network, "lo", &["-w", path.to_str().unwrap()]);
+    (0..50).for_each(|_| assert_eq!(sender.send_to(b"once", to).unwrap(), 4));
+    (0..50).for_each(|_| assert_eq!(socket.recv(&mut [0; 64]).unwrap(), 4));
+    capture.interrupt();
+    assert_eq!(read_pcapng(&path).packets.len(), 50);
 }
 
 /// At either place: what is few passes, what comes at once is taken up to a batch, and the host loses nothing.

@@ -14,12 +14,14 @@ pub struct Sight {
     pub connections: bool,
     /// Its VLAN tag, wherever the kernel has put it.
     pub vlan_tags: bool,
+    /// Its protocol, so that packet sockets of others than IP have nothing to do with it.
+    pub protocol: bool,
 }
 
 impl Sight {
     /// Of a gate that is loaded now, for tc, where `weir run` puts it unless told otherwise.
     pub fn at_tc() -> Self {
-        Self { connections: asks_conntrack(), vlan_tags: true }
+        Self { connections: asks_conntrack(), vlan_tags: true, protocol: true }
     }
 }
 

@@ -210,7 +210,7 @@ impl DiversionWatch {
 
     /// And raw ones.
     fn packet_sockets(&mut self) -> Vec<Diversion> {
-        let packet = packet::taps(&mut self.packet, self.ifindex);
+        let packet = packet::taps(&mut self.packet, self.ifindex, self.sight.protocol);
         let raw = self.raw.iter_mut().map(packet::raw_sockets).sum();
         let told =
             [("packet", packet), ("raw", raw)].into_iter().filter_map(

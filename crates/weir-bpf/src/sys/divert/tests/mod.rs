@@ -31,7 +31,7 @@ fn with_watch_of(connections: bool, test: impl FnOnce(&mut DiversionWatch) + Sen
         for name in ["near", "far"] {
             links.set_up(links.index(name).unwrap()).unwrap();
         }
-        let sight = Sight { connections, ..Sight::default() };
+        let sight = Sight { connections, protocol: true, ..Sight::default() };
         let mut watch = DiversionWatch::open(links.index("near").unwrap(), sight).unwrap();
         assert_eq!(watch.read(&[]), [], "nothing diverts in an empty namespace");
         test(&mut watch);
