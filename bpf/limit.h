@@ -17,7 +17,7 @@ static __always_inline bool is_control6(struct cursor cursor)
 	struct ipv6hdr *ip6 = cursor_take(&cursor, sizeof(*ip6));
 	struct ipv6_opt_hdr *options;
 	struct icmp_header *icmp;
-	__u8 next;
+	__u8 kind, next;
 
 	if (!ip6)
 		return false;
@@ -29,9 +29,11 @@ static __always_inline bool is_control6(struct cursor cursor)
 		next = options->nexthdr;
 	}
 	icmp = cursor_take(&cursor, sizeof(*icmp));
-	return next == IPPROTO_ICMPV6 && icmp &&
-	       kind_of_reason(icmpv6_reason(icmp->type, ip6->hop_limit)) !=
-		       WEIR_KIND_ICMP;
+	if (next != IPPROTO_ICMPV6 || !icmp)
+		return false;
+	kind = kind_of_reason(icmpv6_reason(icmp->type, ip6->hop_limit,
+					    ip6->saddr.in6_u.u6_addr32));
+	return kind == WEIR_KIND_NEIGHBOUR || kind == WEIR_KIND_GROUP;
 }
 
 /*
@@ -51,7 +53,8 @@ static __always_inline bool is_control(struct cursor cursor)
 	if (flow.ethertype_be != bpf_htons(ETH_P_IP))
 		return true;
 	ip4 = cursor_take(&cursor, sizeof(*ip4));
-	return ip4 && ip4->protocol == IPPROTO_IGMP && ip4->ttl == TTL_GROUP;
+	return ip4 && ip4->protocol == IPPROTO_IGMP &&
+	       igmp_reason(ip4->ttl, ip4->daddr) == WEIR_REASON_GROUP;
 }
 
 /*

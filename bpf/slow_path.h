@@ -23,7 +23,8 @@
 #define ICMPV6_MLD2_REPORT 143
 /* None but neighbours can send it (RFC 4861, section 3.1)... */
 #define TTL_ON_LINK 255
-/* ...or nobody forwards it (RFC 2236, 3376, 2710, 3810). */
+/* ...or nobody forwards it (RFC 2236, 3376, 2710, 3810), which its last router
+ * has not, either, if it goes to a group, or comes from the link. */
 #define TTL_GROUP 1
 
 static __always_inline __u32 icmp_reason(__u8 type)
@@ -35,14 +36,30 @@ static __always_inline __u32 icmp_reason(__u8 type)
 		       : WEIR_REASON_ICMP;
 }
 
+static __always_inline __u32 igmp_reason(__u8 ttl, __be32 destination)
+{
+	return ttl == TTL_GROUP && (destination & bpf_htonl(0xf0000000)) ==
+					   bpf_htonl(0xe0000000)
+		       ? WEIR_REASON_GROUP
+		       : WEIR_REASON_ICMP;
+}
+
+/* A link-local address, or none yet. */
+static __always_inline bool is_of_link6(const __u32 *source)
+{
+	return (source[0] & bpf_htonl(0xffc00000)) == bpf_htonl(0xfe800000) ||
+	       !(source[0] | source[1] | source[2] | source[3]);
+}
+
 /* What comes from off the link keeps no network together. */
-static __always_inline __u32 icmpv6_reason(__u8 type, __u8 hop_limit)
+static __always_inline __u32 icmpv6_reason(__u8 type, __u8 hop_limit,
+					   const __u32 *source)
 {
 	if (type <= ICMPV6_ERROR_LAST)
 		return WEIR_REASON_ICMP_ERROR;
 	if (((type >= ICMPV6_MLD_FIRST && type <= ICMPV6_MLD_LAST) ||
 	     type == ICMPV6_MLD2_REPORT) &&
-	    hop_limit == TTL_GROUP)
+	    hop_limit == TTL_GROUP && is_of_link6(source))
 		return WEIR_REASON_GROUP;
 	if (type >= ICMPV6_ND_FIRST && type <= ICMPV6_ND_LAST &&
 	    hop_limit == TTL_ON_LINK)
@@ -242,10 +259,9 @@ static __always_inline __u32 other_reason(const struct flow *flow,
 	case WEIR_PARSE_ICMP:
 		return icmp_reason(flow->icmp_type);
 	case WEIR_PARSE_ICMPV6:
-		return icmpv6_reason(flow->icmp_type, flow->ttl);
+		return icmpv6_reason(flow->icmp_type, flow->ttl, flow->source);
 	case WEIR_PARSE_IGMP:
-		return flow->ttl == TTL_GROUP ? WEIR_REASON_GROUP
-					      : WEIR_REASON_ICMP;
+		return igmp_reason(flow->ttl, flow->destination[0]);
 	default:
 		return WEIR_REASON_OTHER_PROTOCOL;
 	}

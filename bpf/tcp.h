@@ -58,7 +58,8 @@ static __always_inline bool tcp_requests_are_full(const struct sock *sk)
 		kernel_cast(kernel_address_of(sk), struct inet_connection_sock);
 	__u32 waiting = kernel_read(icsk, icsk_accept_queue.qlen.counter);
 
-	return waiting && waiting >= kernel_read(sk, sk_max_ack_backlog);
+	/* Before Linux 6.14 already at the limit: one more is the kernel's. */
+	return waiting > kernel_read(sk, sk_max_ack_backlog);
 }
 
 /* By its address, for the loop below: see socket_room(). */

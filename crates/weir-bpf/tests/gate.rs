@@ -25,6 +25,7 @@ const CLOSED: u16 = 5999;
 const SHARED: u16 = 5001;
 const VXLAN: u16 = 4789;
 const ETHERNET: usize = 14;
+const ALL_HOSTS: [u8; 4] = [224, 0, 0, 1];
 /// Of a kernel's clock, and more.
 const TICK_MAX: Duration = Duration::from_millis(20);
 
@@ -199,7 +200,8 @@ fn every_packet_has_one_reason() {
         ("TCP to no socket", with(&v4, &[(ip + 9, &[6]), (ip + 32, &[0x50])]), Reason::TcpNoSocket),
         ("ICMP", with(&v4, &[(ip + 9, &[1])]), Reason::Icmp),
         ("Fragmentation needed", with(&v4, &[(ip + 9, &[1]), (ip + 20, &[3])]), Reason::IcmpError),
-        ("IGMP", with(&v4, &[(ip + 8, &[1, 2])]), Reason::Group),
+        ("IGMP", with(&v4, &[(ip + 8, &[1, 2]), (ip + 16, &ALL_HOSTS)]), Reason::Group),
+        ("IGMP by the last router", with(&v4, &[(ip + 8, &[1, 2])]), Reason::Icmp),
         ("IGMP from off the link", with(&v4, &[(ip + 9, &[2])]), Reason::Icmp),
         ("ESP", with(&v4, &[(ip + 9, &[50])]), Reason::OtherProtocol),
         ("ICMPv6 echo", with(&v6, &[(ip + 6, &[58]), (ip + 40, &[128])]), Reason::Icmp),
@@ -210,7 +212,12 @@ fn every_packet_has_one_reason() {
             with(&v6, &[(ip + 6, &[58]), (ip + 40, &[135])]),
             Reason::Icmp,
         ),
-        ("MLD", with(&v6, &[(ip + 6, &[58, 1]), (ip + 40, &[143])]), Reason::Group),
+        ("MLD", with(&v6, &[(ip + 6, &[58, 1, 0xfe, 0x80]), (ip + 40, &[143])]), Reason::Group),
+        (
+            "MLD by the last router",
+            with(&v6, &[(ip + 6, &[58, 1]), (ip + 40, &[143])]),
+            Reason::Icmp,
+        ),
         (
             "MLD from off the link",
             with(&v6, &[(ip + 6, &[58, 2]), (ip + 40, &[143])]),
@@ -279,6 +286,8 @@ fn past_the_limit_only_what_keeps_the_network_together_passes() {
     let ip = ETHERNET;
     let icmp6 =
         |kind: u8, hop_limit: u8| with(&v6, &[(ip + 6, &[58, hop_limit]), (ip + 40, &[kind])]);
+    // Of a link-local address.
+    let mld = |kind: u8| with(&icmp6(kind, 1), &[(ip + 8, &[0xfe, 0x80])]);
     let arp = with(&v4, &[(12, &[0x08, 0x06])]);
     let vlan = [0x81, 0, 0, 5];
     bench.gate.limit_input(Some(Permille(0)));
@@ -296,17 +305,20 @@ fn past_the_limit_only_what_keeps_the_network_together_passes() {
         ("two tags", tagged(&tagged(&v6, &vlan), &[0x88, 0xa8, 0, 6]), Reason::CpuShare),
         ("cut short", v4[..ip + 19].to_vec(), Reason::CpuShare),
         ("options, IPv6", with_extension(&v6, 0, &[0; 6]), Reason::CpuShare),
-        ("many options, then MLD", with_extension(&icmp6(143, 1), 0, &[0; 14]), Reason::CpuShare),
+        ("many options, then MLD", with_extension(&mld(143), 0, &[0; 14]), Reason::CpuShare),
         ("ARP", arp.clone(), Reason::Neighbour),
         ("ARP, 802.1Q", tagged(&arp, &vlan), Reason::Vlan),
         ("LLDP", with(&v4, &[(12, &[0x88, 0xcc])]), Reason::OtherEthertype),
-        ("IGMP", with(&v4, &[(ip + 8, &[1, 2])]), Reason::Group),
+        ("IGMP", with(&v4, &[(ip + 8, &[1, 2]), (ip + 16, &ALL_HOSTS)]), Reason::Group),
+        ("IGMP by the last router", with(&v4, &[(ip + 8, &[1, 2])]), Reason::CpuShare),
         ("IGMP from off the link", with(&v4, &[(ip + 9, &[2])]), Reason::CpuShare),
         ("neighbour", icmp6(135, 255), Reason::Neighbour),
         ("neighbour from off the link", icmp6(135, 254), Reason::CpuShare),
         ("redirect", icmp6(137, 255), Reason::Neighbour),
-        ("MLD", icmp6(131, 1), Reason::Group),
-        ("MLDv2", with_extension(&icmp6(143, 1), 0, &[0; 6]), Reason::Group),
+        ("MLD", mld(131), Reason::Group),
+        ("MLDv2", with_extension(&mld(143), 0, &[0; 6]), Reason::Group),
+        ("MLD by the last router", icmp6(131, 1), Reason::CpuShare),
+        ("an error of ICMPv6", icmp6(1, 255), Reason::CpuShare),
         ("Ethernet header alone", v4[..ETHERNET].to_vec(), Reason::CpuShare),
     ];
     for (name, packet, reason) in cases {

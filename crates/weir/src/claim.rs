@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use weir_bpf::sys::ethtool;
 use weir_bpf::units::{IfIndex, MacAddr};
 
 use crate::choice::Attach;
@@ -82,6 +83,17 @@ impl Claim {
             return Err(Error::refused(
                 format!(
                     "in the drivers of {interface}'s ports, sockets bound to {interface} cannot be told"
+                ),
+                "leave `--attach` out, or say `--attach tc`",
+            ));
+        }
+        // It runs on the accelerated device behind, as that one's: `netvsc_vf_setxdp()`.
+        let driver = ethtool::driver(interface);
+        if attach == Attach::Native && driver.is_ok_and(|driver| driver == "hv_netvsc") {
+            return Err(Error::refused(
+                format!(
+                    "in the driver of the device that accelerates {interface}, sockets bound to {interface} cannot \
+                     be told"
                 ),
                 "leave `--attach` out, or say `--attach tc`",
             ));
