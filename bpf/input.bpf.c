@@ -353,7 +353,8 @@ static __always_inline __u64 waste(struct weir_input *input, __u64 took,
 	/* A whole poll for nothing tells what one packet costs. */
 	if (discarded >= work) {
 		input->wasted_ns += took;
-		input->vain_ns += took;
+		input->vain_ns +=
+			took < WEIR_POLL_NS_MAX ? took : WEIR_POLL_NS_MAX;
 		input->vain_packets += discarded;
 		if (input->vain_packets > VAIN_PACKETS) {
 			input->vain_ns /= 2;
@@ -392,6 +393,18 @@ static __always_inline void charge(struct weir_input *input,
 	input->carried_ns = 0;
 }
 
+static __always_inline void count_poll(struct weir_input *input, int work,
+				       int budget, bool several)
+{
+	input->packets += work;
+	input->full_polls = work < budget ? 0 : input->full_polls + 1;
+	if (input->full_polls < WEIR_OVERRUN_POLLS)
+		return;
+	input->overruns++;
+	input->contended +=
+		several && input->full_polls >= WEIR_CONTENDED_POLLS;
+}
+
 SEC("tp_btf/napi_poll")
 int BPF_PROG(weir_polled, struct napi_struct *napi, int work, int budget)
 {
@@ -416,13 +429,8 @@ int BPF_PROG(weir_polled, struct napi_struct *napi, int work, int budget)
 	took = now - input->polled_ns;
 	input->polled_ns = now;
 	poll->ended_ns = now;
-	input->packets += work;
-	input->full_polls = work < budget ? 0 : input->full_polls + 1;
-	if (input->full_polls >= WEIR_OVERRUN_POLLS) {
-		input->overruns++;
-		input->contended += poll->touches > 1 &&
-				    input->full_polls >= WEIR_CONTENDED_POLLS;
-	}
+	if (is_polled_by(napi, bpf_get_current_task_btf()))
+		count_poll(input, work, budget, poll->touches > 1);
 	charge(input, poll, took, discarded, work);
 	if (discarded) {
 		poll->full_ns = now;

@@ -42,6 +42,7 @@ struct net_device___counted {
 
 struct napi_struct {
 	struct net_device___counted *dev;
+	struct task_struct *thread;
 };
 
 struct bpf_array {

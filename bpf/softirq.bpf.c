@@ -22,7 +22,8 @@ __u64 period_ns;
  * Whose time runs from now on? A process that is interrupted loses it; one that
  * ends up here by sending to this host (loopback, veth) spends it. Beneath the
  * idle task, a process that is to run only when nobody else wants to, or a
- * kernel thread, such as ksoftirqd, it is whoever else's is runnable.
+ * kernel thread, such as ksoftirqd or an interrupt's, it is whoever else's is
+ * runnable.
  */
 static __always_inline enum weir_softirq_time
 whose_time(const struct weir_softirq *softirq)
@@ -37,7 +38,7 @@ whose_time(const struct weir_softirq *softirq)
 		if (!leftover)
 			return WEIR_SOFTIRQ_TAKEN;
 	}
-	own = task->pid && !leftover;
+	own = task->pid && !leftover && !is_real_time(task);
 	return runnable_beside(task) > own ? WEIR_SOFTIRQ_TAKEN
 					   : WEIR_SOFTIRQ_SPARE;
 }
@@ -85,9 +86,11 @@ static __always_inline void settle(struct weir_softirq *softirq, __u64 now)
 	softirq->used_ns += took;
 	if (softirq->time != WEIR_SOFTIRQ_TAKEN)
 		return;
+	/* No poll lasts longer: the host of a virtual machine had the CPU. */
+	if (took > WEIR_POLL_NS_MAX)
+		took = WEIR_POLL_NS_MAX;
 	softirq->taken_ns += took;
-	softirq->period_taken_ns +=
-		took < WEIR_POLL_NS_MAX ? took : WEIR_POLL_NS_MAX;
+	softirq->period_taken_ns += took;
 }
 
 SEC("tp_btf/softirq_raise")

@@ -20,8 +20,8 @@
 /* Whoever waits for less of the time than this does not want the CPU. */
 #define STRAIN_WAITS_PERMILLE 50
 /* Long waits may be its receivers' doing, which is no reason to act. To find
- * out costs something, so it is done this seldom. */
-#define STRAIN_AGAIN_NS 1000000000ULL
+ * out costs every CPU something, so it is done this seldom, whoever waits. */
+#define STRAIN_AGAIN_NS 1000000000LL
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), \
 			     apply_to = record)
@@ -42,9 +42,19 @@ struct task_struct___runs {
 
 #pragma clang attribute pop
 
+/* A NAPI thread runs softirqs, too: other instances are polled in them. */
+static __always_inline bool is_polled_by(const struct napi_struct *napi,
+					 const struct task_struct *task)
+{
+	return napi->thread == task;
+}
+
 /* Of each input. */
 MAP(strains, BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE, WEIR_INPUTS, __u32,
     struct weir_strain);
+
+/* When waits were last told of. */
+__u64 suspected_ns;
 
 static __always_inline void strain_compare(struct weir_strain *strain,
 					   const struct weir_strain *now)
@@ -62,8 +72,8 @@ static __always_inline void strain_compare(struct weir_strain *strain,
 		strain->over++;
 	} else if ((strain->overruns ||
 		    waited > strain->wait_ns * (now->turns - strain->turns)) &&
-		   now->seen_ns - strain->suspected_ns > STRAIN_AGAIN_NS) {
-		strain->suspected_ns = now->seen_ns;
+		   (__s64)(now->seen_ns - suspected_ns) > STRAIN_AGAIN_NS) {
+		suspected_ns = now->seen_ns;
 		strain->waits++;
 		tell(WEIR_CAUSE_CPU_WAIT);
 	}
@@ -79,13 +89,15 @@ int BPF_PROG(weir_strain, struct napi_struct *napi, int work, int budget)
 	__u32 *number = number_of(task);
 
 	strain = number ? bpf_map_lookup_elem(&strains, number) : NULL;
-	if (!strain || !strain->wait_ns ||
+	if (!strain || !is_polled_by(napi, task))
+		return 0;
+	now.seen_ns = bpf_ktime_get_ns();
+	compare_refusals(napi, now.seen_ns);
+	if (!strain->wait_ns ||
 	    !bpf_core_field_exists(runs->sched_info.run_delay))
 		return 0;
 	strain->full_polls = work < budget ? 0 : strain->full_polls + 1;
 	strain->overruns += strain->full_polls == WEIR_OVERRUN_POLLS;
-	now.seen_ns = bpf_ktime_get_ns();
-	compare_refusals(napi, now.seen_ns);
 	if (now.seen_ns - strain->seen_ns < STRAIN_WINDOW_NS)
 		return 0;
 	now.ran_ns = runs->se.sum_exec_runtime;

@@ -71,9 +71,8 @@ struct weir_strain {
 	__u64 ran_ns;
 	__u64 waited_ns;
 	__u64 turns;
-	__u64 suspected_ns; /* when waits were last told of */
-	__u32 full_polls;   /* in a row */
-	__u32 overruns;	    /* since then */
+	__u32 full_polls; /* in a row */
+	__u32 overruns;	  /* since then */
 	/* How often was it found to wait long, or to be over its share, of
 	 * which there is one trial a second? */
 	__u32 waits;
