@@ -16,7 +16,7 @@ use crate::config::Reloader;
 use crate::console::Console;
 use crate::error::{Error, Result};
 use crate::feedback::Feedback;
-use crate::governor::Governors;
+use crate::governor::{Governors, LIGHT};
 use crate::guardian::Guardian;
 use crate::interface::{self, Kernel, Presence, Protected, TICK};
 use crate::key::Key;
@@ -28,9 +28,6 @@ use crate::signals::Signals;
 use crate::sleep::Sleep;
 use crate::status::InterfaceStatus;
 
-/// After a look for receivers, at least this many times the CPU time that it took passes before another: at
-/// most 5 % of a CPU. Any user may open a hundred thousand sockets, and to find whose they are takes a second.
-const REST_PER_LOOK: u32 = 19;
 /// How often weir tries to protect again what it has lost. Seldom: somebody may have detached the gate on purpose.
 const REGAIN: Duration = Duration::from_secs(5);
 /// The same after a failure. A try takes the main loop a tenth of a second, and attaching may stop the driver's link.
@@ -43,7 +40,6 @@ pub struct Daemon {
     wardens: Wardens,
     snmp: Snmp,
     guardian_started: Instant,
-    receivers_due: Instant,
     signals: Signals,
     reloader: Reloader,
     hung_up: bool,
@@ -55,19 +51,14 @@ pub struct Daemon {
     failures: Vec<(String, String)>,
 }
 
-/// The daemon's weight while it only watches. The applications that it protects may share its CPU,
-/// and the fraction of a millisecond that it works each second would otherwise make them miss packets.
-const WATCHING: Nice = Nice(10);
-
-/// Gives this thread [`WATCHING`] weight until it is dropped. Where that is refused, things stay as
-/// they are.
+/// Gives this thread the weight [`LIGHT`] until it is dropped. Where that is refused, things stay as they are.
 struct Light(Option<Nice>);
 
 impl Light {
     fn become_light() -> Self {
         let own = rustix::thread::gettid();
-        let before = sched::nice(own).ok().filter(|nice| *nice < WATCHING);
-        Self(before.filter(|_| sched::set_nice(own, WATCHING).is_ok()))
+        let before = sched::nice(own).ok().filter(|nice| *nice < LIGHT);
+        Self(before.filter(|_| sched::set_nice(own, LIGHT).is_ok()))
     }
 }
 
@@ -131,7 +122,6 @@ impl Daemon {
             wardens,
             snmp: Snmp::default(),
             guardian_started: Instant::now(),
-            receivers_due: Instant::now(),
             signals,
             reloader,
             hung_up: false,
@@ -170,7 +160,7 @@ impl Daemon {
                 self.bury_guardian();
             }
             if events.called {
-                self.weigh_receivers();
+                self.governors().inspect(|governors| governors.hear());
                 self.interfaces.iter_mut().for_each(Protected::follow_need);
             }
             self.follow(&events.changed);
@@ -194,10 +184,7 @@ impl Daemon {
         }
         fds.extend(self.wardens.guardian.iter().map(|each| each.pidfd.as_fd()));
         let calls = fds.len();
-        // It rests after a look, and hears later what called meanwhile.
-        let rests = Instant::now() < self.receivers_due;
-        let until = if rests { until.min(self.receivers_due) } else { until };
-        fds.extend(self.governors().filter(|_| !rests).map(|all| all.called()));
+        fds.extend(self.governors().map(|all| all.called()));
         let until = self.interfaces.iter().map(Protected::due).fold(until, Instant::min);
         let left = until.saturating_duration_since(Instant::now());
         let ready = ready::wait(fds, Some(left));
@@ -252,7 +239,9 @@ impl Daemon {
         }
         self.lose(&gone);
         self.regain();
-        self.weigh_receivers();
+        if let Some(error) = self.governors().and_then(|governors| governors.trouble()) {
+            self.console.trouble(&error);
+        }
     }
 
     /// Where all interfaces are diverted, no packet would be put on a ring.
@@ -266,20 +255,6 @@ impl Daemon {
         for news in lazy.take_news() {
             self.console.say(&news);
         }
-    }
-
-    fn weigh_receivers(&mut self) {
-        if Instant::now() < self.receivers_due {
-            return;
-        }
-        let begun = sched::own_cpu_time();
-        let interfaces: Vec<IfIndex> = self.interfaces.iter().map(Protected::ifindex).collect();
-        let weighed = self.governors().map(|governors| governors.weigh_receivers(&interfaces));
-        if let Some(Err(error)) = weighed {
-            self.console.trouble(&error);
-        }
-        let rest = sched::own_cpu_time().saturating_sub(begun) * REST_PER_LOOK;
-        self.receivers_due = Instant::now() + rest;
     }
 
     fn follow(&mut self, changed: &[usize]) {

@@ -8,6 +8,7 @@ use weir_bpf::cpulist::CpuList;
 use weir_bpf::gate::{Policy, QueueProbe};
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::sched;
+use weir_bpf::units::IfIndex;
 
 use crate::ab;
 use crate::choice::Napi;
@@ -71,11 +72,12 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let alarm = Alarm::of(&probe)?;
     // Until the main loop knows whether they may sleep.
     alarm.keep_awake(true);
-    let governors = governors(&config, (&interfaces, args.awake), (&probe, &alarm), &mut console);
+    let numbers = Arc::new(Mutex::new(claims.iter().map(|claim| claim.ifindex).collect()));
+    let governed = (&interfaces[..], &numbers);
+    let governors = governors(&config, governed, args.awake, (&probe, &alarm), &mut console);
     if let Some(governors) = &governors {
         governors.beat_to(guardian.take_beats());
     }
-    let numbers = Arc::new(Mutex::new(claims.iter().map(|claim| claim.ifindex).collect()));
     let start = |at| LazyServer::start(at, &probe, Arc::clone(&numbers), args.lazy_memory << 20);
     let lazy = listener.map(start).transpose()?;
     let sleep = Sleep::new(alarm, !args.awake);
@@ -111,8 +113,9 @@ pub fn run(args: &RunArgs) -> Result<()> {
 /// with a fixed weight: the gate does not depend on the governor.
 fn governors(
     config: &Config,
-    (interfaces, awake): (&[String], bool),
-    (probe, alarm): (&QueueProbe, &Alarm),
+    (interfaces, numbers): (&[String], &Arc<Mutex<Vec<IfIndex>>>),
+    awake: bool,
+    kernel: (&QueueProbe, &Alarm),
     console: &mut Console,
 ) -> Option<Rc<Governors>> {
     let governed = |interface: &String| {
@@ -123,7 +126,7 @@ fn governors(
     if !interfaces.iter().any(governed) {
         return None;
     }
-    let started = Governors::start(probe, alarm, config.shares().settings(), awake);
+    let started = Governors::start(kernel, numbers, config.shares().settings(), awake);
     started
         .map_err(|error| {
             console.say(&format!(

@@ -274,7 +274,12 @@ mod tests {
         with_threads(|host, ifindex| {
             let probe = QueueProbe::load().unwrap();
             let alarm = Alarm::of(&probe).unwrap();
-            let governors = Governors::start(&probe, &alarm, ShareSettings::default(), false);
+            let governors = Governors::start(
+                (&probe, &alarm),
+                &Arc::default(),
+                ShareSettings::default(),
+                false,
+            );
             let state = State::new(&host.key(ifindex), "wt-threads", Task::current().unwrap());
             let journal = Journal::start(host, state.unwrap()).unwrap();
             let settings = ThreadSettings { weight: ThreadWeight::Governed, cpus: None };

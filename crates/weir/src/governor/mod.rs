@@ -13,11 +13,11 @@ mod receivers;
 mod receptions;
 mod softirqs;
 mod switch_cost;
+mod weigher;
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::{PipeReader, PipeWriter, Write};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ChildStdin;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
@@ -26,29 +26,28 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use weir_bpf::alarm::{Alarm, Rings};
-use weir_bpf::channels::Channel;
 use weir_bpf::gate::QueueProbe;
 use weir_bpf::input::Inputs;
 use weir_bpf::softirq::Softirqs;
 use weir_bpf::sync::lock;
 use weir_bpf::sys::sched::{self, SchedPolicy};
 use weir_bpf::units::IfIndex;
-use weir_bpf::verdict::Kind;
 use weir_policy::Settings;
 use weir_policy::governor::REST;
 
 use crate::deferral::Deferral;
 use crate::error::{Error, Result};
 use crate::knob;
-use crate::owners::{self, Owner, Owners};
 use crate::shares::ShareSettings;
 use crate::task::{Held, Task};
 use look::{Common, Look};
 use observed::{Observed, PRIORITY};
-use receivers::Receivers;
+use receivers::{Receivers, call, event};
 pub use softirqs::MUCH;
 use softirqs::{Limited, Noticed};
 use switch_cost::SwitchCost;
+pub use weigher::LIGHT;
+use weigher::Weigher;
 
 /// What the listener says to the guardian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,8 +85,7 @@ impl Beat {
 /// [`Governed`] is dropped.
 pub struct Governors {
     inputs: Inputs,
-    /// Who receives. Opened at the start: that takes 20 ms of CPU, which a saturated one has not to spare.
-    owners: RefCell<Owners>,
+    weigher: Weigher,
     common: Common,
     shared: Arc<Shared>,
     /// The listener ends when this is closed.
@@ -101,17 +99,19 @@ struct Shared {
     awake: bool,
     looks: Mutex<BTreeMap<u32, Arc<Look>>>,
     softirqs: Mutex<Option<Limited>>,
-    receivers: Arc<Receivers>,
+    /// Readable once they take much.
+    much: OwnedFd,
     /// Where beats go; none before there is a guardian.
     beats: Mutex<Option<ChildStdin>>,
     alarm: Alarm,
 }
 
 impl Governors {
-    /// Loads the kernel half and starts to listen; `awake`: the scheduler is watched also while nothing is wrong.
+    /// Loads the kernel half and starts to listen; `interfaces`: those whose receivers matter; `awake`: the scheduler is
+    /// watched also while nothing is wrong.
     pub fn start(
-        probe: &QueueProbe,
-        alarm: &Alarm,
+        (probe, alarm): (&QueueProbe, &Alarm),
+        interfaces: &Arc<Mutex<Vec<IfIndex>>>,
         shares: ShareSettings,
         awake: bool,
     ) -> Result<Rc<Self>> {
@@ -121,7 +121,7 @@ impl Governors {
             awake,
             looks: Mutex::default(),
             softirqs: Mutex::default(),
-            receivers: Arc::clone(&receivers),
+            much: event()?,
             beats: Mutex::default(),
             alarm: alarm.clone(),
         });
@@ -134,7 +134,7 @@ impl Governors {
             .map_err(failed)?;
         Ok(Rc::new(Self {
             inputs,
-            owners: RefCell::new(Owners::open()?),
+            weigher: Weigher::start(Arc::clone(&receivers), Arc::clone(interfaces))?,
             common: Common {
                 switch_cost: SwitchCost::measure(),
                 peers: Arc::default(),
@@ -148,41 +148,19 @@ impl Governors {
         }))
     }
 
-    /// Readable once [`Governors::weigh_receivers`] is to be called at once, or softirqs take much.
+    /// Readable once softirqs take much, until [`Governors::hear`].
     pub fn called(&self) -> BorrowedFd<'_> {
-        self.common.receivers.called()
+        self.shared.much.as_fd()
     }
 
-    /// Finds out what those weigh who receive the packets of saturated CPUs, if there are any; on these interfaces.
-    ///
-    /// # Errors
-    /// When the kernel does not tell who has a socket open. Then all weigh the same.
-    pub fn weigh_receivers(&self, interfaces: &[IfIndex]) -> Result<()> {
-        let wanted = self.common.receivers.take_wanted();
-        if wanted.is_empty() {
-            return Ok(());
-        }
-        let ownership = self.owners.borrow_mut().look()?;
-        let requests = wanted.iter().filter(|channel| channel.kind == Kind::TcpRequest);
-        let asked: BTreeSet<u16> = requests.filter_map(Channel::local_port).collect();
-        if !asked.is_empty() {
-            let connected = self.owners.borrow_mut().connected_ports()?;
-            self.common.receivers.serve(asked, &connected);
-        }
-        let settings = self.common.receivers.settings();
-        let weight = |channel: &Channel| {
-            let receivers: Vec<Owner<'_>> =
-                interfaces.iter().filter_map(|each| ownership.of(channel, *each)).collect();
-            let processes: Vec<_> = receivers.iter().flat_map(Owner::processes).collect();
-            settings.weight(channel, &processes).or_else(|| {
-                let weight = receivers.iter().filter_map(Owner::weight).max()?;
-                Some(f64::from(weight.0) / f64::from(owners::Weight::NORMAL.0))
-            })
-        };
-        let received = wanted.iter().map(receivers::received);
-        let known = received.filter_map(|channel| Some((channel, weight(&channel)?)));
-        self.common.receivers.set(known.collect());
-        Ok(())
+    /// Hears what called.
+    pub fn hear(&self) {
+        let _ = rustix::io::read(&self.shared.much, &mut [0; 8]);
+    }
+
+    /// Why it is not known what receivers weigh, if it is not, once.
+    pub fn trouble(&self) -> Option<Error> {
+        self.weigher.trouble()
     }
 
     /// Divides saturated CPUs by these settings from now on.
@@ -328,7 +306,7 @@ fn listen(mut rings: Rings, ended: &PipeReader, shared: &Shared) {
             None | Some(Noticed::Nothing) => {}
             // It is over soon.
             Some(Noticed::Trial) => pulse.hear(),
-            Some(Noticed::Much) => shared.receivers.call(),
+            Some(Noticed::Much) => call(&shared.much),
         }
     }
 }

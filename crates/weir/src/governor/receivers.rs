@@ -15,7 +15,7 @@ use weir_policy::Bound;
 use crate::error::{Error, Result};
 use crate::shares::{self, ShareSettings};
 
-/// Asked for by the threads that look after a saturated CPU; answered by the daemon's main loop, as finding owners
+/// Asked for by the threads that look after a saturated CPU; answered by another ([`super::weigher`]), as finding owners
 /// takes milliseconds.
 pub(super) struct Receivers {
     settings: Mutex<Arc<ShareSettings>>,
@@ -25,6 +25,17 @@ pub(super) struct Receivers {
     weights: Mutex<BTreeMap<Channel, f64>>,
     /// Ports of flooded listeners, and whether they have been seen to have connections.
     served: Mutex<BTreeMap<u16, bool>>,
+}
+
+/// Something to wait for.
+pub(super) fn event() -> Result<OwnedFd> {
+    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+        .map_err(|errno| Error::system("make an event for the governor", errno))
+}
+
+/// It happens.
+pub(super) fn call(event: &OwnedFd) {
+    let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
 }
 
 #[derive(Default)]
@@ -37,12 +48,10 @@ struct Wanted {
 impl Receivers {
     /// Who weighs what, if the user says so.
     pub(super) fn new(settings: ShareSettings) -> Result<Self> {
-        let called = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|errno| Error::system("make an event for the governor", errno))?;
         Ok(Self {
             settings: Mutex::new(Arc::new(settings)),
             wanted: Mutex::default(),
-            called,
+            called: event()?,
             weights: Mutex::default(),
             served: Mutex::default(),
         })
@@ -72,13 +81,8 @@ impl Receivers {
             calls |= wanted.now.insert(*channel) && !wanted.before.contains(channel);
         }
         if calls {
-            self.call();
+            call(&self.called);
         }
-    }
-
-    /// Has the main loop look now.
-    pub(super) fn call(&self) {
-        let _ = rustix::io::write(&self.called, &1_u64.to_ne_bytes());
     }
 
     /// Those that have been asked for since this was last called.

@@ -1,0 +1,119 @@
+//! Finds out what those weigh who receive the packets of saturated CPUs, on a thread of its own: of a hundred thousand
+//! sockets, which any user may open, that takes a second of CPU time, and the main loop has gates to vouch for.
+
+use std::collections::BTreeSet;
+use std::io::{PipeReader, PipeWriter};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use weir_bpf::channels::Channel;
+use weir_bpf::sync::lock;
+use weir_bpf::sys::sched;
+use weir_bpf::units::{IfIndex, Nice};
+use weir_bpf::verdict::Kind;
+
+use super::receivers::{self, Receivers};
+use crate::error::{Error, Result};
+use crate::owners::{self, Owner, Owners};
+
+/// How often it looks anew while somebody wants to know.
+const AGAIN: Duration = Duration::from_secs(1);
+/// After a look, at least this many times the CPU time that it took passes before another: at most 5 % of a CPU.
+const REST_PER_LOOK: u32 = 19;
+/// The weight of whoever only looks on. The applications that weir protects may share the CPU, and would otherwise miss
+/// packets.
+pub const LIGHT: Nice = Nice(10);
+
+/// The thread, until this is dropped.
+pub(super) struct Weigher {
+    /// Why the last look failed, until it is told.
+    trouble: Arc<Mutex<Option<Error>>>,
+    /// The thread ends when this is closed.
+    going_on: Option<PipeWriter>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Weigher {
+    /// Who receives on these interfaces is found out from now on.
+    pub(super) fn start(
+        receivers: Arc<Receivers>,
+        interfaces: Arc<Mutex<Vec<IfIndex>>>,
+    ) -> Result<Self> {
+        // At the start: that takes 20 ms of CPU, which a saturated one has not to spare.
+        let mut owners = Owners::open()?;
+        let failed = |source| Error::system("start the governor's thread", source);
+        let (ended, going_on) = std::io::pipe().map_err(failed)?;
+        let trouble = Arc::new(Mutex::new(None));
+        let told = Arc::clone(&trouble);
+        let work = move || {
+            // Where that is refused it weighs what the daemon does.
+            let _ = sched::set_nice(rustix::thread::gettid(), LIGHT);
+            while goes_on(&ended, Some(&receivers), AGAIN) {
+                let begun = sched::own_cpu_time();
+                let interfaces = lock(&interfaces).clone();
+                let looked = look(&mut owners, &receivers, &interfaces);
+                *lock(&told) = looked.err();
+                let took = sched::own_cpu_time().saturating_sub(begun);
+                if !goes_on(&ended, None, took * REST_PER_LOOK) {
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("weir-weigh".into()).spawn(work);
+        Ok(Self { trouble, going_on: Some(going_on), thread: Some(thread.map_err(failed)?) })
+    }
+
+    /// What has gone wrong since this was last asked.
+    pub(super) fn trouble(&self) -> Option<Error> {
+        lock(&self.trouble).take()
+    }
+}
+
+impl Drop for Weigher {
+    fn drop(&mut self) {
+        self.going_on = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Waits so long, or until it is called; whether it is to go on.
+fn goes_on(ended: &PipeReader, receivers: Option<&Receivers>, time: Duration) -> bool {
+    let called = receivers.map(|all| PollFd::from_borrowed_fd(all.called(), PollFlags::IN));
+    let mut fds: Vec<PollFd<'_>> =
+        [PollFd::new(ended, PollFlags::IN)].into_iter().chain(called).collect();
+    // Whoever interrupts it has it look a little sooner.
+    let _ = poll(&mut fds, Timespec::try_from(time).ok().as_ref());
+    fds[0].revents().is_empty()
+}
+
+/// Where the kernel does not tell who has a socket open, all weigh the same.
+fn look(owners: &mut Owners, receivers: &Receivers, interfaces: &[IfIndex]) -> Result<()> {
+    let wanted = receivers.take_wanted();
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let ownership = owners.look()?;
+    let requests = wanted.iter().filter(|channel| channel.kind == Kind::TcpRequest);
+    let asked: BTreeSet<u16> = requests.filter_map(Channel::local_port).collect();
+    if !asked.is_empty() {
+        receivers.serve(asked, &owners.connected_ports()?);
+    }
+    let settings = receivers.settings();
+    let weight = |channel: &Channel| {
+        let receivers: Vec<Owner<'_>> =
+            interfaces.iter().filter_map(|each| ownership.of(channel, *each)).collect();
+        let processes: Vec<_> = receivers.iter().flat_map(Owner::processes).collect();
+        settings.weight(channel, &processes).or_else(|| {
+            let weight = receivers.iter().filter_map(Owner::weight).max()?;
+            Some(f64::from(weight.0) / f64::from(owners::Weight::NORMAL.0))
+        })
+    };
+    let received = wanted.iter().map(receivers::received);
+    let known = received.filter_map(|channel| Some((channel, weight(&channel)?)));
+    receivers.set(known.collect());
+    Ok(())
+}
