@@ -4,9 +4,10 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::net::sockopt::Timeout;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recvmsg, sendmsg,
@@ -17,7 +18,7 @@ use crate::protocol::{HEADER_BYTES, RING_BYTES_MAX, Reply, Request, TEXT_BYTES_M
 use crate::ring::Ring;
 use crate::sys;
 
-/// The daemon has a second to answer: it may have to read many firewall rules.
+/// The daemon has so long to answer: it may have to read many firewall rules.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The first number of a channel's own descriptors: programs do not give themselves such, and select(2) takes them.
@@ -64,7 +65,8 @@ pub(crate) struct Attached {
 pub(crate) fn attach(socket: BorrowedFd<'_>, ring_bytes: u64) -> Result<Attached, Ordinary> {
     let failed = |operation| move |source| Ordinary::System { operation, source };
     let cookie = sys::netns_cookie(socket).map_err(failed("identify the network namespace"))?;
-    let connection = connect(cookie)?;
+    let deadline = Instant::now() + ANSWER_TIMEOUT;
+    let connection = connect(cookie, deadline)?;
     let peer = sockopt::socket_peercred(&connection).map_err(failed("see who listens"))?;
     if peer.uid.as_raw() != 0 {
         return Err(Ordinary::Impostor(peer.uid.as_raw()));
@@ -73,8 +75,11 @@ pub(crate) fn attach(socket: BorrowedFd<'_>, ring_bytes: u64) -> Result<Attached
     let bytes = usize::try_from(ring_bytes.min(RING_BYTES_MAX)).unwrap_or(usize::MAX);
     drop(Ring::room(bytes).map_err(failed("map the ring"))?);
     drop(fcntl_dupfd_cloexec(&connection, 0).map_err(failed("take the ring"))?);
-    send(&connection, socket, Request { ring_bytes }).map_err(failed("ask weir"))?;
-    let (reply, ring) = receive(&connection).map_err(failed("read weir's answer"))?;
+    let request = Request { ring_bytes };
+    within(&connection, Timeout::Send, deadline, || send(&connection, socket, request))
+        .map_err(failed("ask weir"))?;
+    let (reply, ring) = within(&connection, Timeout::Recv, deadline, || receive(&connection))
+        .map_err(failed("read weir's answer"))?;
     match (Reply::decode(&reply)?, ring) {
         (Reply::Refused(why), _) => Err(Ordinary::Refused(why)),
         (Reply::Ring { .. }, None) => Err(crate::protocol::Malformed::Foreign.into()),
@@ -126,16 +131,36 @@ impl Drop for Own {
     }
 }
 
-fn connect(netns_cookie: u64) -> Result<OwnedFd, Ordinary> {
+/// Has a call end by a deadline. bind(2) fails for no signal, but a call with a timeout does, and is not restarted
+/// (signal(7)).
+fn within<T>(
+    connection: &OwnedFd,
+    which: Timeout,
+    deadline: Instant,
+    call: impl Fn() -> rustix::io::Result<T>,
+) -> rustix::io::Result<T> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(Errno::TIMEDOUT);
+        }
+        sockopt::set_socket_timeout(connection, which, Some(left))?;
+        match call() {
+            Err(Errno::INTR) => {}
+            done => return done,
+        }
+    }
+}
+
+fn connect(netns_cookie: u64, deadline: Instant) -> Result<OwnedFd, Ordinary> {
     let failed = |source| Ordinary::System { operation: "connect to weir", source };
     let connection =
         socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
             .map_err(failed)?;
-    for which in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
-        sockopt::set_socket_timeout(&connection, which, Some(ANSWER_TIMEOUT)).map_err(failed)?;
-    }
     let address = SocketAddrUnix::new(socket_path(netns_cookie)).map_err(failed)?;
-    match rustix::net::connect(&connection, &address) {
+    match within(&connection, Timeout::Send, deadline, || {
+        rustix::net::connect(&connection, &address)
+    }) {
         Ok(()) => Ok(connection),
         Err(Errno::NOENT | Errno::CONNREFUSED) => Err(Ordinary::NotRunning),
         Err(Errno::ACCESS) => Err(Ordinary::NotAllowed),

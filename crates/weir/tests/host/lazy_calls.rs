@@ -79,6 +79,21 @@ for look in (lambda: len(s.recv(9999,socket.MSG_PEEK)), waits):
     assert_printed(script, &wanted.repeat(2));
 }
 
+#[test]
+fn a_signal_does_not_keep_a_socket_from_becoming_lazy() {
+    let script = r"
+import signal
+signal.signal(signal.SIGALRM,lambda *_: None); signal.siginterrupt(signal.SIGALRM,False)
+signal.setitimer(signal.ITIMER_REAL,0.0003,0.0003)
+for _ in range(20):
+    s.close(); s=socket.socket(2,2); s.bind(('198.18.0.1',9995))
+signal.setitimer(signal.ITIMER_REAL,0)
+send(1)
+print(len(s.recv(9)))
+";
+    assert_printed(script, "1\n");
+}
+
 /// Another thread that receives has slept for a while: it does not ask again and again.
 const ASLEEP: &str = r"
 def asleep(thread):
