@@ -208,17 +208,31 @@ pub unsafe extern "C" fn __read_chk(
 /// As readv(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
-    if slots::find(fd).is_some() {
+    // SAFETY: as the caller promises.
+    if slots::find(fd).is_some() && unsafe { has_room(parts, count) } {
         // SAFETY: a header of zeros has no address and no control messages.
         let mut header: msghdr = unsafe { std::mem::zeroed() };
         header.msg_iov = parts.cast_mut();
-        header.msg_iovlen = count.max(0) as _;
+        header.msg_iovlen = count as _;
         // SAFETY: as the caller promises.
         return unsafe { recvmsg(fd, &raw mut header, 0) };
     }
     let real = next!(readv: unsafe extern "C" fn(c_int, *const iovec, c_int) -> ssize_t);
     // SAFETY: as the caller promises.
     unsafe { real(fd, parts, count) }
+}
+
+/// Whether readv(2) would receive; if not, the kernel answers.
+///
+/// # Safety
+/// As readv(2).
+unsafe fn has_room(parts: *const iovec, count: c_int) -> bool {
+    !parts.is_null() && (1..=libc::UIO_MAXIOV).contains(&count) && {
+        // SAFETY: as the caller promises.
+        unsafe { std::slice::from_raw_parts(parts, count as usize) }
+            .iter()
+            .any(|part| part.iov_len > 0)
+    }
 }
 
 /// What `_FORTIFY_SOURCE` is for.
@@ -354,7 +368,10 @@ pub unsafe extern "C" fn setsockopt(
     let real = next!(setsockopt: unsafe extern "C" fn(c_int, c_int, c_int, *const c_void, socklen_t) -> c_int);
     // SAFETY: as the caller promises.
     let result = unsafe { real(fd, level, option, value, length) };
-    if let Some(lazy) = slots::find(fd) {
+    // After a failure the error number is the program's to read.
+    if result == 0
+        && let Some(lazy) = slots::find(fd)
+    {
         lazy.look_again(fd);
     }
     result

@@ -94,6 +94,26 @@ print(len(s.recv(9)))
     assert_printed(script, "1\n");
 }
 
+#[test]
+fn what_the_kernel_refuses_is_refused_and_takes_no_datagram() {
+    let script = r"
+import ctypes,errno
+libc=ctypes.CDLL(None,use_errno=True)
+class Part(ctypes.Structure): _fields_=[('at',ctypes.c_char_p),('length',ctypes.c_size_t)]
+def readv(count,*lengths):
+    ctypes.set_errno(0)
+    parts=(Part*3)(*[Part(b' '*9,length) for length in lengths])
+    return libc.readv(s.fileno(),parts,count),ctypes.get_errno()
+send(3)
+print(readv(0),readv(2),readv(-1)==(-1,errno.EINVAL),readv(1025)==(-1,errno.EINVAL))
+print(readv(3,0,2,1),readv(0))
+# TCP_NODELAY
+try: s.setsockopt(6,1,1)
+except OSError as error: print(error.errno==errno.ENOPROTOOPT)
+";
+    assert_printed(script, "(0, 0) (0, 0) True True\n(3, 0) (0, 0)\nTrue\n");
+}
+
 /// Another thread that receives has slept for a while: it does not ask again and again.
 const ASLEEP: &str = r"
 def asleep(thread):
