@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, UCred, accept_with, sockopt};
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, Uid, getrlimit};
 use weir_bpf::features::rings_are_safe;
 use weir_bpf::gate::QueueProbe;
 use weir_bpf::lazy::{LAZY_SOCKETS_MAX, LazyRings, LazySocket, RingId};
@@ -37,6 +37,9 @@ pub use listener::{Group, Listener, remove_left};
 
 /// Rings of one user other than root.
 const RINGS_PER_USER: usize = 1024;
+/// What one of them may have, so many times, is what they may have together: whoever has a range of user identifiers
+/// (subuid(5)) is as many users as he likes.
+const USERS_SHARES: u64 = 4;
 /// A program asks at once; one that does not is no program of ours. A clerk answers at once, too.
 const ASK_WITHIN: Duration = Duration::from_secs(5);
 /// How often firewall rules are looked for at most while there are lazy sockets: they would be bypassed so long.
@@ -86,6 +89,7 @@ impl LazyServer {
             clients_max: clients_max(),
             rings_are_safe: rings_are_safe(),
             held: None,
+            found: None,
             look_at: Instant::now(),
             shared: Arc::clone(&shared),
         };
@@ -184,6 +188,8 @@ struct Server {
     /// A reader of one cannot harm the kernel.
     rings_are_safe: bool,
     held: Option<String>,
+    /// What the last look has found.
+    found: Option<String>,
     /// When the rules are looked at next, if there is a ring.
     look_at: Instant,
     shared: Arc<Mutex<Shared>>,
@@ -336,17 +342,34 @@ impl Server {
         if let Some(why) = lock(&self.shared).diverted.clone() {
             return Err(why);
         }
-        if let Some(why) = self.look() {
+        self.sweep();
+        if let Some(why) = self.over_quota(who.uid, bytes) {
+            return Err(why);
+        }
+        // Else whoever asks in a loop would have them read in a loop. So a new ring may get past a rule as long as one
+        // that is there; root's may not.
+        let is_due = who.uid.is_root() || Instant::now() >= self.look_at;
+        let found = if is_due { self.look() } else { self.found.clone() };
+        if let Some(why) = found {
             return Err(why);
         }
         if let Some(why) = cgroup_programs(who.pid.as_raw_nonzero().get()) {
             return Err(why);
         }
-        let uid = who.uid.as_raw();
-        self.sweep();
-        let user = self.users.entry(uid).or_default();
-        if user.bytes + bytes > self.bytes_per_user && !who.uid.is_root() {
-            let kept: u64 = user.kept.iter().map(|ring| ring.bytes).sum();
+        let size = u32::try_from(bytes).map_err(|error| error.to_string())?;
+        let (fd, id) = self.rings.add(socket, size).map_err(|error| error.to_string())?;
+        self.users.entry(who.uid.as_raw()).or_default().bytes += bytes;
+        Ok((Ring { socket, id, bytes }, fd))
+    }
+
+    /// Why a user gets no ring of so many bytes more.
+    fn over_quota(&self, uid: Uid, bytes: u64) -> Option<String> {
+        if uid.is_root() {
+            return None;
+        }
+        let over = |whose: &str, users: &[&User], most: u64| {
+            let have: u64 = users.iter().map(|user| user.bytes).sum();
+            let kept = users.iter().flat_map(|user| &user.kept).map(|ring| ring.bytes).sum();
             let kept = match kept {
                 0 => String::new(),
                 kept => format!(
@@ -354,18 +377,22 @@ impl Server {
                     kept >> 20
                 ),
             };
-            return Err(format!(
-                "rings of uid {uid} have {} of {} MiB{kept}, and {} KiB more are asked for; `weir \
-                 run --lazy-memory` allows more",
-                user.bytes >> 20,
-                self.bytes_per_user >> 20,
-                bytes >> 10
-            ));
-        }
-        let size = u32::try_from(bytes).map_err(|error| error.to_string())?;
-        let (fd, id) = self.rings.add(socket, size).map_err(|error| error.to_string())?;
-        user.bytes += bytes;
-        Ok((Ring { socket, id, bytes }, fd))
+            (have + bytes > most).then(|| {
+                format!(
+                    "rings of {whose} have {} of {} MiB{kept}, and {} KiB more are asked for; `weir \
+                     run --lazy-memory` allows more",
+                    have >> 20,
+                    most >> 20,
+                    bytes >> 10
+                )
+            })
+        };
+        let uid = uid.as_raw();
+        let own: Vec<&User> = self.users.get(&uid).into_iter().collect();
+        let all: Vec<&User> =
+            self.users.iter().filter(|(uid, _)| **uid != 0).map(|(_, user)| user).collect();
+        over(&format!("uid {uid}"), &own, self.bytes_per_user)
+            .or_else(|| over("all users but root", &all, self.bytes_per_user * USERS_SHARES))
     }
 
     /// One that has been drained.
@@ -424,6 +451,7 @@ impl Server {
     /// Looks at the rules, and holds all rings while there is something that they would bypass.
     fn look(&mut self) -> Option<String> {
         let found = self.bypassed();
+        self.found.clone_from(&found);
         self.look_at = Instant::now() + self.filters.rest().max(LOOK_EVERY);
         if self.rings.is_empty() {
             return found;

@@ -34,13 +34,17 @@ fn path(network: &Network) -> PathBuf {
     socket_path(network.near.run(|| netns::cookie().unwrap()).unwrap())
 }
 
-/// In the near namespace, as a user who is in the group that may ask; this thread alone.
 fn as_nobody<T: Send>(network: &Network, act: impl FnOnce() -> T + Send) -> T {
+    as_user(network, NOBODY, act)
+}
+
+/// In the near namespace, as a user who is in the group that may ask; this thread alone.
+fn as_user<T: Send>(network: &Network, uid: u32, act: impl FnOnce() -> T + Send) -> T {
     let run = || {
         set_thread_groups(&[]).unwrap();
         let gid = Gid::from_raw(NOBODY);
         set_thread_res_gid(gid, gid, gid).unwrap();
-        let uid = Uid::from_raw(NOBODY);
+        let uid = Uid::from_raw(uid);
         set_thread_res_uid(uid, uid, uid).unwrap();
         act()
     };
@@ -126,6 +130,53 @@ fn a_ring_counts_as_long_as_it_is_in_memory() {
         wait_until("they have gone", || ask(&path, MIB).is_ok());
     });
     assert_others_are_served(&network, &daemon, "memory");
+}
+
+/// Whoever has a range of user identifiers is as many users as he likes.
+#[test]
+fn the_rings_of_many_users_count_together() {
+    let network = Network::ipv4_only();
+    let options = ["--lazy", "--lazy-memory", "1", "--lazy-group", "65534"];
+    let daemon = Daemon::start(&network, &options);
+    let path = path(&network);
+    let asked = |uid| as_user(&network, uid, || ask(&path, MIB));
+    let mut rings: Vec<_> = (1000..1004).map(|uid| asked(uid).unwrap()).collect();
+    let why = asked(1004).unwrap_err();
+    let wanted = "rings of all users but root have 4 of 4 MiB";
+    assert!(why.contains(wanted) && why.contains("`weir run --lazy-memory`"), "{why}");
+    assert_others_are_served(&network, &daemon, "many");
+    rings.pop();
+    wait_until("one has gone", || asked(1004).is_ok());
+}
+
+/// CPU time of the thread that serves programs.
+fn cpu_time(daemon: &Daemon) -> Duration {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap();
+    let read = |task: &Path, file| std::fs::read_to_string(task.join(file)).unwrap();
+    let mut tasks = tasks.map(|task| task.unwrap().path());
+    let task = tasks.find(|task| read(task, "comm") == "weir-lazy\n").unwrap();
+    let nanos = read(&task, "schedstat").split(' ').next().map(|nanos| nanos.parse().unwrap());
+    Duration::from_nanos(nanos.unwrap())
+}
+
+/// With a loose reverse path filter all routes are read at each look.
+#[test]
+fn asking_again_and_again_does_not_have_the_rules_read_again_and_again() {
+    let network = Network::ipv4_only();
+    let script = "echo 2 >/proc/sys/net/ipv4/conf/near/rp_filter; ip route add default via 198.18.0.2
+        seq 30000 | awk '{ printf \"route add 10.%d.%d.0/24 via 198.18.0.2\\n\", $1 / 256, $1 % 256 }' | ip -b -";
+    let run = || Command::new("sh").args(["-ec", script]).status().unwrap();
+    assert!(network.near.run(run).unwrap().success());
+    let daemon = Daemon::start(&network, &["--lazy", "--lazy-group", "65534"]);
+    let path = path(&network);
+    let asked = || as_nobody(&network, || ask(&path, 64 << 10).unwrap());
+    let before = cpu_time(&daemon);
+    let _ring = asked();
+    let first = cpu_time(&daemon) - before;
+    (0..20).for_each(|_| drop(asked()));
+    let all = cpu_time(&daemon) - before;
+    println!("the first took {first:?}, and 20 more {:?}", all - first);
+    assert!(all < 4 * first, "{first:?} {all:?}");
 }
 
 /// A TCP connection whose close(2) waits for a peer that does not read.
