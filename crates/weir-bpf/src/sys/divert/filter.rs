@@ -1,5 +1,5 @@
 //! What else the kernel does to packets before a socket has them, and a lazy socket would be given past it: rules
-//! that only drop, count or log, IPsec policies, reverse path filters, programs of control groups.
+//! that only drop, count or log, IPsec policies, reverse path filters, martian sources, programs of control groups.
 
 use std::fs::File;
 use std::io;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::on_the_way::{OnTheWay, reverse_path};
+use super::on_the_way::{OnTheWay, reverse_path, unlisted};
 use super::watch::rest_since;
 use super::way::Way;
 use super::{proc, programs, tc};
@@ -34,6 +34,7 @@ impl Filters {
             interfaces.iter().filter_map(|interface| reverse_path(interface, "lazy sockets")),
         );
         found.extend(interfaces.iter().filter_map(|interface| ipv6_is_off(interface)));
+        found.extend(unlisted());
         self.rest = rest_since(begun);
         found
     }

@@ -5,12 +5,12 @@ use std::io;
 use netlink_packet_core::NLM_F_ACK;
 use rustix::io::Errno;
 
-use super::on_the_way::{OnTheWay, ipsec, reverse_path};
+use super::on_the_way::{OnTheWay, ipsec, reverse_path, unlisted};
 use super::way::Way;
 use super::{proc, programs, rules, tc};
+use crate::sys::ethtool;
 use crate::sys::netlink::{Attributes, attribute, open_generic};
 use crate::sys::procfile::ProcFile;
-use crate::sys::{ethtool, local_table};
 use crate::units::IfIndex;
 
 const NETDEV_CMD_DEV_GET: u8 = 1;
@@ -117,14 +117,6 @@ fn ipv6_is_off(name: &str) -> Option<String> {
         Ok(false) => None,
         Ok(true) => Some(format!("{knob} is not 0, but IPv6 is off there, or not forwarded")),
         Err::<_, io::Error>(error) => Some(format!("{knob} cannot be read: {error}")),
-    }
-}
-
-/// The kernel drops what claims to come from an own address; these the fast path does not know.
-fn unlisted() -> Option<String> {
-    match local_table::unlisted() {
-        Ok(unlisted) => unlisted.map(|what| format!("{what} of this host's own")),
-        Err(error) => Some(error.to_string()),
     }
 }
 

@@ -9,6 +9,7 @@ use rustix::net::netlink;
 
 use super::way::Way;
 use super::{legacy, nft, proc, programs};
+use crate::sys::local_table;
 use crate::sys::netlink::{Socket, ask, repeated};
 
 /// `XFRM_MSG_GETPOLICY`, and the bytes of its `struct xfrm_userpolicy_id`.
@@ -98,6 +99,14 @@ pub(super) fn reverse_path(interface: &str, for_whom: &str) -> Option<String> {
         )),
         Ok(_) => None,
         Err(error) => Some(format!("rp_filter of {interface} cannot be read: {error}")),
+    }
+}
+
+/// The kernel drops what claims to come from an own address; these the gate does not know.
+pub(super) fn unlisted() -> Option<String> {
+    match local_table::unlisted() {
+        Ok(unlisted) => unlisted.map(|what| format!("{what} of this host's own")),
+        Err(error) => Some(error.to_string()),
     }
 }
 

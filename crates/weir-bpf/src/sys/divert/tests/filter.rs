@@ -47,6 +47,21 @@ fn rules_of_another_interface_are_those_of_its_own() {
     });
 }
 
+/// The kernel drops what comes from there; the gate knows single addresses.
+#[test]
+fn own_prefixes_are_no_sources() {
+    Sandbox::new().run(|| {
+        Links::open().unwrap().create_veth("near", "far", None).unwrap();
+        let told = || Filters::default().read(&["near".to_owned()]);
+        sh("ip link set lo up");
+        assert_eq!(told(), [] as [&str; 0]);
+        sh("ip route add local 198.19.8.0/24 dev lo");
+        assert_eq!(told(), ["the prefix 198.19.8.0/24 of this host's own"]);
+        sh("ip route del local 198.19.8.0/24 dev lo");
+        assert_eq!(told(), [] as [&str; 0]);
+    });
+}
+
 /// A control group with a process in it.
 struct Group(PathBuf, Child);
 
