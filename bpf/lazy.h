@@ -59,7 +59,8 @@ static __always_inline bool lazy_may_deliver(void)
 /*
  * Would ip_route_input_slow() and ip6_rcv_core() take this for a source?
  * IPv6's own addresses are refused by the routing table alone, and so is what
- * the strict reverse path filter refuses: where that is on, user space holds.
+ * the strict reverse path filter refuses, or what is of an own prefix: where
+ * there is such a thing, user space holds.
  */
 static __always_inline bool is_likely_source(const struct flow *flow)
 {
@@ -77,12 +78,11 @@ static __always_inline bool is_likely_source(const struct flow *flow)
 /*
  * The cookie of the socket that the kernel would give the packet to; 0: nobody,
  * or somebody whom only the kernel can serve: a filter or a kernel's receiver
- * is attached, or a program picks the group's member.
+ * is attached, or the group's member is not picked by the hash alone.
  */
 static __noinline __u64 lazy_cookie(void *ctx, const struct flow *flow)
 {
-	__u64 address = udp_find(ctx, flow), cookie;
-	const struct sock_reuseport *group;
+	__u64 address = udp_find(ctx, flow);
 	const struct udp_sock *up;
 	const struct sock *sk;
 
@@ -92,12 +92,9 @@ static __noinline __u64 lazy_cookie(void *ctx, const struct flow *flow)
 	up = kernel_cast(address, struct udp_sock);
 	if (kernel_address(sk, sk_filter) || kernel_read(up, encap_type))
 		return 0;
-	cookie = kernel_read(sk, __sk_common.skc_cookie.counter);
-	address = kernel_address(sk, sk_reuseport_cb);
-	if (!address)
-		return cookie;
-	group = kernel_cast(address, struct sock_reuseport);
-	return kernel_address(group, prog) ? 0 : cookie;
+	if (reuseport_may_pick_another(sk))
+		return 0;
+	return kernel_read(sk, __sk_common.skc_cookie.counter);
 }
 
 /*

@@ -1,9 +1,11 @@
 //! Lazy sockets: what comes by the ring, what comes by the kernel's socket, and in which order.
 
 use std::net::UdpSocket;
+use std::os::fd::OwnedFd;
 
 use crate::common::lazy::*;
 use crate::common::*;
+use rustix::net::{AddressFamily, SocketType, bind, socket, sockopt};
 use tokio::time::timeout;
 use weir_bpf::sys::netns;
 use weir_socket::protocol::socket_path;
@@ -163,4 +165,46 @@ fn a_socket_that_weir_is_told_to_leave_loses_nothing() {
     send_numbers(&sender, 210..220);
     assert_eq!(receive_numbers(&again, 219), (210..220).collect::<Vec<_>>());
     wait_until("these came by the ring", || (110..=210).contains(&network.count("lazy")));
+}
+
+/// The kernel prefers the member that wants the CPU where it looks, which need not be the gate's (RPS).
+#[test]
+fn a_group_whose_members_prefer_cpus_is_left_to_the_kernel() {
+    let network = Network::ipv4_only();
+    let _daemon = Daemon::start(&network, &["--lazy"]);
+    let member = || {
+        let socket: OwnedFd = socket(AddressFamily::INET, SocketType::DGRAM, None).unwrap();
+        sockopt::set_socket_reuseport(&socket, true).unwrap();
+        bind(&socket, &LAZY.parse::<std::net::SocketAddr>().unwrap()).unwrap();
+        LazyUdpSocket::with_ring(socket.into(), 64 << 10)
+    };
+    let members = network.near.run(|| [member(), member()]).unwrap();
+    members.iter().for_each(assert_lazy);
+    let sender = network.far_socket("198.18.0.2:0");
+    send_numbers(&sender, 0..1);
+    wait_until("one came by the ring", || network.count("lazy") == 1);
+    let btf = std::fs::read("/sys/kernel/btf/vmlinux").unwrap();
+    let name = b"\0incoming_cpu\0";
+    if !btf.windows(name.len()).any(|at| at == name) {
+        return println!("skipped: this kernel's groups do not prefer CPUs (Linux 6.2 has it)");
+    }
+    let prefer = |cpu| sockopt::set_socket_incoming_cpu(&*members[0], cpu).unwrap();
+    prefer(0);
+    send_numbers(&sender, 1..11);
+    let received = || {
+        let received = |member: &LazyUdpSocket| {
+            member.set_nonblocking(true).unwrap();
+            std::iter::from_fn(|| member.recv(&mut [0; 4]).ok()).count()
+        };
+        members.iter().map(received).sum::<usize>()
+    };
+    let mut count = 0;
+    wait_until("all have come", || {
+        count += received();
+        count == 11
+    });
+    // None.
+    prefer(u32::MAX);
+    send_numbers(&sender, 11..12);
+    wait_until("the first and the last came by the ring", || network.count("lazy") == 2);
 }
