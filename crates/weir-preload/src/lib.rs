@@ -7,6 +7,7 @@
 #![allow(unsafe_code, reason = "it stands in for the C library")]
 
 mod attach;
+mod direct;
 mod next;
 mod slots;
 mod wait;

@@ -145,8 +145,8 @@ fn known(fd: c_int) -> Option<Arc<Lazy>> {
     LAZY.has(fd).then(|| TABLE.get(fd as usize)?.load_full()).flatten()
 }
 
-/// The lazy socket of a descriptor. One that was closed past the C library (libuv closes by a system call of its own)
-/// is forgotten: the number may be anything's by now.
+/// The lazy socket of a descriptor. One that was closed past the C library is forgotten: the number may be anything's by
+/// now.
 pub(crate) fn find(fd: c_int) -> Option<Arc<Lazy>> {
     let found = known(fd);
     let cookie = found.as_ref()?.cookie;

@@ -33,6 +33,7 @@ const CALLS: &[&str] = &[
     "fcntl64",
     "ioctl",
     "setsockopt",
+    "syscall",
 ];
 
 #[test]

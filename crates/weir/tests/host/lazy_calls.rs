@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::common::lazy::*;
 use crate::common::*;
+use nix::libc;
 use rustix::net::Shutdown;
 use rustix::process::Pid;
 
@@ -97,9 +98,8 @@ print(len(s.recv(9)))
 #[test]
 fn what_the_kernel_refuses_is_refused_and_takes_no_datagram() {
     let script = r"
-import ctypes,errno
+import errno
 libc=ctypes.CDLL(None,use_errno=True)
-class Part(ctypes.Structure): _fields_=[('at',ctypes.c_char_p),('length',ctypes.c_size_t)]
 def readv(count,*lengths):
     ctypes.set_errno(0)
     parts=(Part*3)(*[Part(b' '*9,length) for length in lengths])
@@ -111,7 +111,10 @@ print(readv(3,0,2,1),readv(0))
 try: s.setsockopt(6,1,1)
 except OSError as error: print(error.errno==errno.ENOPROTOOPT)
 ";
-    assert_printed(script, "(0, 0) (0, 0) True True\n(3, 0) (0, 0)\nTrue\n");
+    assert_printed(
+        &format!("{MESSAGES}{script}"),
+        "(0, 0) (0, 0) True True\n(3, 0) (0, 0)\nTrue\n",
+    );
 }
 
 /// Another thread that receives has slept for a while: it does not ask again and again.
@@ -195,15 +198,19 @@ receive()
     assert_printed(&format!("{ASLEEP}{WITH_ERROR}{script}"), wanted);
 }
 
-#[test]
-fn an_error_behind_a_datagram_is_the_next_calls() {
-    let script = r"
+/// `struct iovec` and `struct mmsghdr`.
+const MESSAGES: &str = r"
 import ctypes
-s.setsockopt(socket.IPPROTO_IP,11,1)
 class Part(ctypes.Structure): _fields_=[('at',ctypes.c_char_p),('length',ctypes.c_size_t)]
 class Message(ctypes.Structure):
     _fields_=[('name',ctypes.c_void_p),('name_length',ctypes.c_uint),('parts',ctypes.POINTER(Part)),
         ('count',ctypes.c_size_t),('control',ctypes.c_size_t*2),('flags',ctypes.c_size_t),('length',ctypes.c_size_t)]
+";
+
+#[test]
+fn an_error_behind_a_datagram_is_the_next_calls() {
+    let script = r"
+s.setsockopt(socket.IPPROTO_IP,11,1)
 part=Part(b' '*9,9)
 messages=(Message*2)(*[Message(parts=ctypes.pointer(part),count=1) for _ in range(2)])
 def waits(): return struct.unpack('i',fcntl.ioctl(s,termios.FIONREAD,b'....'))[0]
@@ -219,7 +226,7 @@ for _ in range(2):
     try: print(len(s.recv(9)))
     except OSError as error: print(error.strerror)
 ";
-    assert_printed(script, "1\n2\nConnection refused\n2\n");
+    assert_printed(&format!("{MESSAGES}{script}"), "1\n2\nConnection refused\n2\n");
 }
 
 #[test]
@@ -266,7 +273,50 @@ except OSError as error: print(error.strerror)
     assert_printed_by_ring(script, wanted, 4..=4);
 }
 
-/// As libuv closes.
+/// As libuv receives, waits and closes.
+#[test]
+fn calls_by_syscall_are_answered_as_those_by_name() {
+    let calls = [
+        ("close", libc::SYS_close),
+        ("recvfrom", libc::SYS_recvfrom),
+        ("recvmsg", libc::SYS_recvmsg),
+        ("recvmmsg", libc::SYS_recvmmsg),
+        ("epoll_ctl", libc::SYS_epoll_ctl),
+        ("getpid", libc::SYS_getpid),
+    ];
+    let script = r"
+import ctypes
+def call(name,*arguments): return ctypes.CDLL(None).syscall(calls[name],*arguments)
+epoll=select.epoll(); event=struct.pack('=IQ',select.EPOLLIN,s.fileno())
+print(call('getpid')==os.getpid(),call('epoll_ctl',epoll.fileno(),1,s.fileno(),event))
+part=Part(b' '*9,9)
+messages=(Message*2)(*[Message(parts=ctypes.pointer(part),count=1) for _ in range(2)])
+for length in (1,3000): send(length); print(len(epoll.poll()),call('recvfrom',s.fileno(),b' '*9,9,0,None,None))
+send(2); print(call('recvmsg',s.fileno(),messages,0))
+send(3,4); print(call('recvmmsg',s.fileno(),messages,2,0,None),messages[0].length,messages[1].length)
+number=s.detach(); send(5); print(call('close',number))
+read,write=os.pipe(); os.write(write,b'piped')
+print(read==number,call('recvfrom',read,b' '*9,9,0,None,None),os.read(read,9))
+";
+    let wanted = "True 0\n1 1\n1 9\n2\n2 3 4\n0\nTrue -1 b'piped'\n";
+    let calls = calls.map(|(name, number)| format!("'{name}':{number}")).join(",");
+    assert_printed(&format!("calls={{{calls}}}\n{MESSAGES}{script}"), wanted);
+}
+
+/// libuv would wait by it.
+#[test]
+fn there_is_no_io_uring_by_syscall() {
+    let network = Network::ipv4_only();
+    let script = format!(
+        "import ctypes,errno\nlibc=ctypes.CDLL(None,use_errno=True)\n\
+         print(libc.syscall({},8,None),ctypes.get_errno()==errno.ENOSYS)\n",
+        libc::SYS_io_uring_setup
+    );
+    let output = preloaded(&network, "python3", &["-c", &script]).wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "-1 True\n");
+}
+
+/// As by a program of its own, or by libuv before this library stood in for syscall(2).
 #[test]
 fn a_number_that_was_closed_past_libc_is_its_next_owners() {
     let script = r"
@@ -284,7 +334,7 @@ def by_duplicate(fd): return by_select(os.dup(fd))
 for by in (lambda fd: [],by_epoll,by_poll,by_select,by_duplicate):
     send(1)
     number=s.detach()
-    ctypes.CDLL(None).syscall(3,number)
+    ctypes.CDLL('libc.so.6').syscall(3,number)
     read,write=os.pipe()
     print(read==number,bool(by(read)),os.write(write,b'piped'),bool(by(read)),os.read(read,9))
     os.close(read); os.close(write)
@@ -450,7 +500,7 @@ def waited(s):
 /// Whether a thread of this process is in futex(2).
 fn waits_for_a_lock(thread: Pid) -> bool {
     let call = std::fs::read_to_string(format!("/proc/self/task/{thread}/syscall")).unwrap();
-    call.starts_with(&format!("{} ", nix::libc::SYS_futex))
+    call.starts_with(&format!("{} ", libc::SYS_futex))
 }
 
 #[test]
