@@ -212,6 +212,12 @@ unsafe fn with_ring_bits(
     own.iter().flatten().map(|word| word.count_ones() as c_int).sum()
 }
 
+/// Whether an event is told of once, whichever half it comes by. The kernel tells of errors unasked.
+fn is_once_for_both(events: u32) -> bool {
+    let of_one = EPOLL_OF_CHANNEL | (libc::EPOLLERR | libc::EPOLLHUP) as u32;
+    events & libc::EPOLLONESHOT as u32 != 0 && events & !of_one != 0
+}
+
 /// What is waited for at a channel where the program waits for this.
 pub(crate) fn of_channel(asked: epoll_event) -> epoll_event {
     epoll_event { events: asked.events & EPOLL_OF_CHANNEL, ..asked }
@@ -249,10 +255,11 @@ pub unsafe extern "C" fn epoll_ctl(
     // To remove it, a program may name no event.
     let rest = if event.is_null() { event } else { &raw mut rest };
     let ready = lazy.channel.ready_fd().as_raw_fd();
+    let once = operation != libc::EPOLL_CTL_DEL && is_once_for_both(asked.events);
     // SAFETY: as the caller promises, and events of our own.
     let (result, told) = unsafe {
         let result = real(epoll, operation, fd, rest);
-        (result, result != 0 || real(epoll, operation, ready, &raw mut readable) == 0)
+        (result, result != 0 || !once && real(epoll, operation, ready, &raw mut readable) == 0)
     };
     let why = std::io::Error::last_os_error();
     if result == 0 {
@@ -261,13 +268,15 @@ pub unsafe extern "C" fn epoll_ctl(
     if told {
         return result;
     }
-    let errno = why.raw_os_error();
+    let errno = why.raw_os_error().filter(|_| !once);
     // A duplicate's is in the set, or the ring alone is.
     if !matches!(errno, Some(libc::EEXIST | libc::ENOENT)) {
         lazy.channel.leave();
-        say_once(&format!(
-            "weir: a UDP port has an ordinary socket: its ring cannot be added to an epoll set: {why}\n"
-        ));
+        let why = match once {
+            true => "EPOLLONESHOT is asked for with more than EPOLLIN".into(),
+            false => format!("its ring cannot be added to an epoll set: {why}"),
+        };
+        say_once(&format!("weir: a UDP port has an ordinary socket: {why}\n"));
     }
     // SAFETY: as above.
     unsafe {
@@ -275,10 +284,16 @@ pub unsafe extern "C" fn epoll_ctl(
         if real(epoll, libc::EPOLL_CTL_DEL, fd, event) == 0 {
             real(epoll, libc::EPOLL_CTL_ADD, fd, event);
         }
+        if once {
+            real(epoll, libc::EPOLL_CTL_DEL, ready, &raw mut readable);
+        }
         // The ring alone is not a set in a set. It is there for what it still has.
-        if errno != Some(libc::EEXIST) {
-            let ring = lazy.channel.ring_fd().as_raw_fd();
-            real(epoll, operation, ring, &raw mut readable);
+        let ring = lazy.channel.ring_fd().as_raw_fd();
+        if errno != Some(libc::EEXIST)
+            && real(epoll, operation, ring, &raw mut readable) != 0
+            && once
+        {
+            real(epoll, libc::EPOLL_CTL_ADD, ring, &raw mut readable);
         }
     }
     result

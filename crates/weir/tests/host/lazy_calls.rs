@@ -425,6 +425,37 @@ print(len(sets[-1].poll(9)),same.recv(9).decode())
     assert!(said.contains("its ring cannot be added to an epoll set"), "{said}");
 }
 
+/// Two halves could not disarm each other.
+#[test]
+fn a_socket_that_is_told_of_once_for_reading_and_writing_is_an_ordinary_one() {
+    let network = Network::ipv4_only();
+    let _daemon = Daemon::start(&network, &["--lazy"]);
+    let script = r"
+import fcntl,struct,termios
+s=bound(); once=select.EPOLLIN|select.EPOLLOUT|select.EPOLLONESHOT
+first,epoll=select.epoll(),select.epoll()
+first.register(s,select.EPOLLIN); first.modify(s,once); epoll.register(s,once); print('waits',flush=True)
+while struct.unpack('i',fcntl.ioctl(s,termios.FIONREAD,b'....'))[0]==0: pass
+for epoll in (first,epoll):
+    for _ in range(2):
+        print(epoll.poll(0)==[(s.fileno(),select.EPOLLIN|select.EPOLLOUT)],epoll.poll(0))
+        epoll.modify(s,once)
+print(s.recv(9).decode(),epoll.poll(0)==[(s.fileno(),select.EPOLLOUT)],epoll.poll(0))
+";
+    let mut python = nested(&network, script);
+    let mut lines = BufReader::new(python.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().as_deref(), Some("waits"));
+    let notes = || network.interface_status()["notes"].to_string();
+    wait_until("weir has left", || notes().contains("lazy sockets: 0,"));
+    network.far_socket("198.18.0.2:0").send_to(b"here", LAZY).unwrap();
+    assert_eq!(
+        lines.collect::<Vec<_>>(),
+        ["True []", "True []", "True []", "True []", "here True []"]
+    );
+    let said = String::from_utf8(python.wait_with_output().unwrap().stderr).unwrap();
+    assert!(said.contains("EPOLLONESHOT is asked for with more than EPOLLIN"), "{said}");
+}
+
 /// `waited()` binds each socket, in turn, and says how it is waited for. Of the numbers that are sent meanwhile, all
 /// behind the first that comes are received.
 fn assert_none_is_lost(script: &str, why: &str) {
