@@ -27,13 +27,17 @@ pub(crate) fn consider(fd: c_int) {
     if !slots::has_place(fd) || !is_wanted(port) {
         return;
     }
-    if slots::WATCHED.has(fd) {
+    let all = slots::with_duplicates(fd);
+    if all.iter().any(|fd| slots::WATCHED.has(*fd)) {
         return say_once(&format!(
             "weir: UDP port {port} has an ordinary socket: it was in an epoll set before it was bound\n"
         ));
     }
     match Channel::attach(borrow(fd), ring_bytes(fd)) {
-        Ok(channel) => slots::put(fd, Arc::new(Lazy::new(channel, fd))),
+        Ok(channel) => {
+            let lazy = Arc::new(Lazy::new(channel, fd));
+            all.into_iter().for_each(|fd| slots::put(fd, Arc::clone(&lazy)));
+        }
         Err(why) => say_once(&format!("weir: UDP port {port} has an ordinary socket: {why}\n")),
     }
 }

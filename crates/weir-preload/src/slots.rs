@@ -39,6 +39,14 @@ impl Bits {
             false => word.fetch_and(!(1 << (fd % 64)), Ordering::AcqRel),
         };
     }
+
+    /// All that are set.
+    fn all(&self) -> impl Iterator<Item = c_int> {
+        let words = self.0.iter().map(|word| word.load(Ordering::Acquire)).enumerate();
+        words.filter(|(_, word)| *word != 0).flat_map(|(at, word)| {
+            (0..64).filter(move |bit| word >> bit & 1 != 0).map(move |bit| (at * 64 + bit) as c_int)
+        })
+    }
 }
 
 /// The descriptors that are lazy sockets: all others cost a look at this.
@@ -47,6 +55,9 @@ static LAZY: Bits = Bits::new();
 pub(crate) static OWN: Bits = Bits::new();
 /// Descriptors in an epoll set, but for lazy sockets: a ring could not be added to that set any more.
 pub(crate) static WATCHED: Bits = Bits::new();
+
+/// Descriptors that are, or were, duplicates of others, or have such.
+static DUPLICATES: Bits = Bits::new();
 
 static TABLE: [ArcSwapOption<Lazy>; SLOTS] = [const { ArcSwapOption::const_empty() }; SLOTS];
 
@@ -190,15 +201,33 @@ pub(crate) fn duplicate(from: c_int, to: c_int) {
         return;
     }
     match find(from) {
-        None => forget(to),
+        None => {
+            forget(to);
+            // Also in a child of vfork(2): one too many is only looked at in vain.
+            [from, to].into_iter().for_each(|fd| DUPLICATES.set(fd, true));
+        }
         Some(lazy) => put(to, lazy),
     }
 }
 
+/// A descriptor, and those of the process that are its duplicates.
+pub(crate) fn with_duplicates(fd: c_int) -> Vec<c_int> {
+    let mut all = vec![fd];
+    if DUPLICATES.has(fd)
+        && let Some(cookie) = cookie_of(fd)
+    {
+        let others = DUPLICATES.all().filter(|other| *other != fd);
+        all.extend(others.filter(|other| cookie_of(*other) == Some(cookie)));
+    }
+    all
+}
+
 /// A descriptor is not what it was any more.
 pub(crate) fn forget(fd: c_int) {
-    if WATCHED.has(fd) && is_this_process() {
-        WATCHED.set(fd, false);
+    for bits in [&WATCHED, &DUPLICATES] {
+        if bits.has(fd) && is_this_process() {
+            bits.set(fd, false);
+        }
     }
     if LAZY.has(fd) && is_this_process() {
         LAZY.set(fd, false);

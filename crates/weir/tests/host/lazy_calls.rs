@@ -273,6 +273,18 @@ except OSError as error: print(error.strerror)
     assert_printed_by_ring(script, wanted, 4..=4);
 }
 
+#[test]
+fn a_duplicate_that_was_made_before_bind_is_lazy_too() {
+    let script = r"
+s.close(); s=socket.socket(2,2)
+copies=[s.dup(),socket.socket(fileno=os.dup2(s.fileno(),90))]; copies[0].dup().close()
+copies[1].bind(('198.18.0.1',9995))
+for socket in (s,*copies):
+    send(1); print(len(select.select([socket],[],[])[0]),len(socket.recv(9)))
+";
+    assert_printed_by_ring(script, "1 1\n1 1\n1 1\n", 3..=3);
+}
+
 /// As libuv receives, waits and closes.
 #[test]
 fn calls_by_syscall_are_answered_as_those_by_name() {
