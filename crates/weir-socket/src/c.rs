@@ -5,22 +5,31 @@
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_uint, c_void};
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
 
 use crate::attach::Ordinary;
 use crate::channel::Channel;
 use crate::message::{Options, borrow, duration, fail, receive, receive_many};
 use crate::socket::DEFAULT_RING_BYTES;
 
-type Table = RwLock<BTreeMap<RawFd, Arc<(Channel, Options)>>>;
+type Table = BTreeMap<RawFd, Arc<(Channel, Options)>>;
 
-fn table() -> &'static Table {
-    static TABLE: OnceLock<Table> = OnceLock::new();
-    TABLE.get_or_init(Table::default)
-}
+/// Not behind a lock, which another thread might have when a process forks: the child would wait for it for ever.
+static TABLE: ArcSwapOption<Table> = ArcSwapOption::const_empty();
 
 fn find(fd: RawFd) -> Option<Arc<(Channel, Options)>> {
-    table().read().unwrap_or_else(PoisonError::into_inner).get(&fd).cloned()
+    TABLE.load().as_ref()?.get(&fd).cloned()
+}
+
+/// Changes the table, and returns what it was.
+fn change(change: impl Fn(&mut Table)) -> Option<Arc<Table>> {
+    TABLE.rcu(|table| {
+        let mut table = table.as_deref().cloned().unwrap_or_default();
+        change(&mut table);
+        Some(Arc::new(table))
+    })
 }
 
 impl Ordinary {
@@ -46,7 +55,7 @@ pub extern "C" fn weir_socket_attach(fd: c_int, ring_bytes: u64) -> c_int {
     match Channel::attach(borrow(fd), bytes) {
         Ok(channel) => {
             let entry = Arc::new((channel, Options::of(fd)));
-            table().write().unwrap_or_else(PoisonError::into_inner).insert(fd, entry);
+            change(|table| drop(table.insert(fd, Arc::clone(&entry))));
             0
         }
         Err(why) => fail(why.errno()),
@@ -56,8 +65,9 @@ pub extern "C" fn weir_socket_attach(fd: c_int, ring_bytes: u64) -> c_int {
 /// The socket is an ordinary one from now on. See the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn weir_socket_detach(fd: c_int) -> c_int {
-    let gone = table().write().unwrap_or_else(PoisonError::into_inner).remove(&fd);
-    if gone.is_some() { 0 } else { fail(libc::EBADF) }
+    let before = change(|table| drop(table.remove(&fd)));
+    let was_lazy = before.is_some_and(|table| table.contains_key(&fd));
+    if was_lazy { 0 } else { fail(libc::EBADF) }
 }
 
 /// The socket's packets go to the kernel's from now on. See the header.
@@ -134,5 +144,40 @@ pub unsafe extern "C" fn weir_recvmmsg(
         let messages = std::slice::from_raw_parts_mut(messages, count as usize);
         let timeout = timeout.as_ref().map(duration);
         receive_many(&entry.0, &entry.1, fd, messages, flags, timeout, libc::recvmsg)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_child_of_fork_waits_for_no_thread_of_its_parent() {
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    weir_socket_detach(-1);
+                }
+            });
+            let ends = (0..1000).map(|_| {
+                let mut status = 0;
+                // SAFETY: the child ends here, by the call or by the alarm.
+                unsafe {
+                    let child = libc::fork();
+                    if child == 0 {
+                        libc::alarm(10);
+                        libc::_exit(c_int::from(weir_socket_detach(-1) != -1));
+                    }
+                    libc::waitpid(child, &raw mut status, 0);
+                }
+                status
+            });
+            let failed = ends.into_iter().find(|status| *status != 0);
+            done.store(true, Ordering::Relaxed);
+            assert_eq!(failed, None);
+        });
     }
 }
