@@ -73,7 +73,7 @@ impl Channel {
         add(ring.fd().as_fd()).map_err(poll)?;
         // What has come before stays before, but not all that the socket is sent from now on: it may never be empty.
         let kernel_left = sys::waiting_max(socket).map_err(failed("see what waits"))?;
-        let mut reader = ring.lock();
+        let mut reader = ring.lock().map_err(failed("lock the ring"))?;
         *reader.state() = crate::ring::SharedState { kernel_left, ..Default::default() };
         drop(reader);
         Ok(Self { ring, ready, connection })
@@ -135,7 +135,7 @@ impl Channel {
     /// # Errors
     /// If the kernel refuses.
     pub fn next_bytes(&self, socket: BorrowedFd<'_>) -> io::Result<usize> {
-        let mut reader = self.ring.lock();
+        let mut reader = self.ring.lock()?;
         let is_kernels = is_kernels_turn(&mut reader, socket);
         let on_ring = take(&mut reader, true, &mut |datagram| datagram.payload.len());
         drop(reader);
@@ -213,7 +213,7 @@ impl Channel {
         if !self.ring.may_have_records() {
             return 0;
         }
-        let mut reader = self.ring.lock();
+        let Ok(mut reader) = self.ring.lock() else { return 0 };
         let mut count = 0;
         while count < most
             && !is_kernels_turn(&mut reader, socket)
@@ -230,7 +230,10 @@ impl Channel {
         peek: bool,
         lazily: &mut impl FnMut(&Datagram<'_>) -> T,
     ) -> Next<T> {
-        let mut reader = self.ring.lock();
+        let mut reader = match self.ring.lock() {
+            Ok(reader) => reader,
+            Err(errno) => return Next::Failed(errno.raw_os_error()),
+        };
         if is_kernels_turn(&mut reader, socket) {
             let state = reader.state();
             state.spend_turn(peek);
@@ -246,26 +249,31 @@ impl Channel {
     /// comes to the ring.
     fn kept<T>(&self, peek: bool, given: io::Result<T>) -> io::Result<T> {
         if peek && given.is_ok() {
-            self.begin_turn();
+            self.begin_turn(0);
         }
         given
     }
 
     /// The next call fails with this of errno(3), which had come behind what this call has received.
     pub(crate) fn fail_next(&self, errno: i32) {
-        self.begin_turn().state().errno = errno;
+        self.begin_turn(errno);
     }
 
-    fn begin_turn(&self) -> Reader<'_> {
-        let mut reader = self.ring.lock();
+    /// The kernel's socket is the next, with this of errno(3) first if it is not 0.
+    fn begin_turn(&self, errno: i32) {
+        let Ok(mut reader) = self.ring.lock() else { return };
         reader.state().kernel_from = reader.position();
         let state = reader.state();
         state.kernel_left = state.kernel_left.max(1);
-        reader
+        if errno != 0 {
+            state.errno = errno;
+        }
     }
 
     fn end_turn(&self) {
-        self.ring.lock().state().kernel_left = 0;
+        if let Ok(mut reader) = self.ring.lock() {
+            reader.state().kernel_left = 0;
+        }
     }
 
     /// Whether the kernel's socket may have something; if not, the ring may.

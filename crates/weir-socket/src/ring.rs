@@ -143,6 +143,7 @@ impl Ring {
                 libc::pthread_mutexattr_init(attributes),
                 libc::pthread_mutexattr_setpshared(attributes, libc::PTHREAD_PROCESS_SHARED),
                 libc::pthread_mutexattr_setrobust(attributes, libc::PTHREAD_MUTEX_ROBUST),
+                libc::pthread_mutexattr_settype(attributes, libc::PTHREAD_MUTEX_ERRORCHECK),
                 libc::pthread_mutex_init(self.lock_pointer(), attributes),
                 libc::pthread_mutexattr_destroy(attributes),
             ];
@@ -199,10 +200,16 @@ impl Ring {
     }
 
     /// Keeps all other readers out until it is dropped.
+    ///
+    /// # Errors
+    /// [`Errno::AGAIN`] if this thread has it: a signal handler receives while what it has interrupted does.
     #[allow(unsafe_code)]
-    pub(crate) fn lock(&self) -> Reader<'_> {
+    pub(crate) fn lock(&self) -> rustix::io::Result<Reader<'_>> {
         // SAFETY: made in `map`, and in memory as long as `self`.
         let result = unsafe { libc::pthread_mutex_lock(self.lock_pointer()) };
+        if result == libc::EDEADLK {
+            return Err(Errno::AGAIN);
+        }
         if result == libc::EOWNERDEAD {
             // A process that read was killed. What it had read of a record may be another's, which it had not yet
             // given back.
@@ -213,7 +220,7 @@ impl Ring {
             }
         }
         let position = self.position().load(Ordering::Relaxed);
-        Reader { ring: self, position, given_back: position }
+        Ok(Reader { ring: self, position, given_back: position })
     }
 }
 

@@ -144,7 +144,7 @@ impl LazyUdpSocket {
 
     /// Calls `each` with what waits, at most `most` datagrams at once; waits for the first as
     /// [`recv_from`](LazyUdpSocket::recv_from) does. How many there were; 0 if it is shut down. Other receivers of this
-    /// socket wait meanwhile, so `each` must not be one.
+    /// socket wait meanwhile; to `each` itself, a receive says `WouldBlock`.
     ///
     /// # Errors
     /// As [`UdpSocket::recv_from`].

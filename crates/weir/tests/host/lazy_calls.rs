@@ -567,6 +567,20 @@ fn a_thread_waits_for_another_that_reads() {
     });
 }
 
+/// As a signal handler does that interrupts a receive.
+#[test]
+fn a_receive_within_a_receive_finds_nothing() {
+    let (_network, _daemon, lazy, sender) = with_lazy_socket();
+    send_numbers(&sender, 0..2);
+    let mut inner = None;
+    let received = lazy.recv_batch(1, |datagram| {
+        assert_eq!(datagram.payload, 0_u32.to_ne_bytes());
+        inner = Some(lazy.recv(&mut [0; 4]).map_err(|error| error.kind()));
+    });
+    assert_eq!((received.unwrap(), inner), (1, Some(Err(ErrorKind::WouldBlock))));
+    assert_eq!(receive_numbers(&lazy, 1), [1]);
+}
+
 #[test]
 fn processes_that_have_forked_share_a_socket() {
     const NUMBERS: u32 = 20_000;
