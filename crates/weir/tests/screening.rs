@@ -282,7 +282,12 @@ fn mistakes_are_told_with_their_place_and_nothing_is_attached() {
 fn where_one_side_is_not_to_be_had_the_other_stays_open() {
     let path = Path::new();
     let rules = ConfigFile::new("screening-sides", "");
-    for (outside, says) in [("nosuch", "no interface named"), ("in", "cannot be both sides")] {
+    sh(&path.router, "ip tuntap add tun0 mode tun; ip link set tun0 up");
+    for (outside, says) in [
+        ("nosuch", "no interface named"),
+        ("in", "cannot be both sides"),
+        ("tun0", "packets of tun0 have no Ethernet header"),
+    ] {
         let output = path.weir(&["screen", rules.path(), "--in", "in", "--out", outside]);
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.code() == Some(1) && said.contains(says), "{said}");

@@ -96,6 +96,15 @@ fn sides<'a>(args: &ScreenArgs, names: [&'a str; 2]) -> Result<[Side<'a>; 2]> {
             "give `--out` the interface of the other network",
         ));
     }
+    for (ifindex, name) in sides {
+        let info = links.info(ifindex)?;
+        if info.bare || info.mac.is_none() {
+            return Err(Error::refused(
+                format!("packets of {name} have no Ethernet header, and the wall knows no other"),
+                "name Ethernet interfaces; `ip link` lists them (link/ether)",
+            ));
+        }
+    }
     Ok(sides)
 }
 
