@@ -20,7 +20,7 @@ use crate::tc_bpf;
 use crate::units::IfIndex;
 
 /// The last priority there is: filters of others come first, and what they divert never gets here. "weir", in ASCII.
-const FILTER: FilterId = FilterId { priority: 0xffff, handle: 0x7765_6972 };
+const FILTER: FilterId = FilterId { chain: 0, priority: 0xffff, handle: 0x7765_6972 };
 
 /// What one attached filter leaves behind if it is not removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -13,10 +13,11 @@ use crate::counters::Counter;
 use crate::error::{Error, Result};
 use crate::object::{globals, load};
 use crate::parser::Parsed;
-use crate::programs::{Program, holders_of_program};
+use crate::programs::{Program, gates_at_tc, holders_of_program};
 use crate::record::{record, records};
 pub use crate::ring::Reader;
 use crate::skeleton::wall::{WallSkel, WallSkelBuilder, types};
+use crate::sys::divert;
 use crate::sys::link::Links;
 use crate::sys::netns::NetNs;
 use crate::sys::tc::{FilterId, Hook};
@@ -28,8 +29,8 @@ use crate::units::IfIndex;
 pub const RULES_MAX: usize = abi::WALL_RULES;
 
 pub(crate) const WALL: &str = "the wall";
-/// After the filters of others, before the gate's; "wall", in ASCII.
-const FILTER: FilterId = FilterId { priority: 0xfffe, handle: 0x7761_6c6c };
+/// Before the filters of others: what one of them accepts, those behind it never see. "wall", in ASCII.
+const FILTER: FilterId = FilterId { chain: 0, priority: 1, handle: 0x7761_6c6c };
 /// The same where the wall came with a `clsact`, which goes with it; "WALL".
 const FILTER_AND_QDISC: FilterId = FilterId { handle: 0x5741_4c4c, ..FILTER };
 
@@ -127,7 +128,7 @@ impl Wall {
     /// in the driver or at tc.
     ///
     /// # Errors
-    /// If somebody else's XDP program is there, or the driver takes none.
+    /// If somebody else's XDP program is there, or the driver takes none; if something comes before it at tc.
     pub fn attach(&self, ifindex: IfIndex, ifname: &str) -> Result<()> {
         let failed = |source| Error::system("put a wall in front of", ifname, source);
         if self.in_driver {
@@ -142,6 +143,14 @@ impl Wall {
             clear_tc(ifindex, ifname)?;
         } else {
             let links = Links::open()?;
+            if let Some(what) = before_tc(&links, ifindex)? {
+                return Err(Error::refused(
+                    format!(
+                        "something comes before a wall at tc on {ifname}, and may pass packets by it: {what}"
+                    ),
+                    "give a filter a preference of 2 or more, remove a program, or use `--attach native`",
+                ));
+            }
             let filter = match at_tc(&links, ifindex)? {
                 Some(filter) => filter,
                 None if links.has_ingress_qdisc(ifindex)? => FILTER,
@@ -174,6 +183,14 @@ impl Wall {
         };
         let own = libbpf_rs::Program::id_from_fd(own).map_err(Error::bpf("look up", WALL))?;
         Ok(found == Some(own))
+    }
+
+    /// What has come before it at an interface, and may pass packets by it.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn comes_after(&self, ifindex: IfIndex) -> Result<Option<String>> {
+        if self.in_driver { Ok(None) } else { before_tc(&Links::open()?, ifindex) }
     }
 
     /// The screen lives, and does so for as long from now at least.
@@ -342,4 +359,69 @@ fn set_xdp(program: i32, ifindex: IfIndex) -> io::Result<()> {
 fn at_tc(links: &Links, ifindex: IfIndex) -> Result<Option<FilterId>> {
     let filters = links.filters(ifindex, Hook::Ingress)?;
     Ok(filters.into_iter().find(|id| [FILTER, FILTER_AND_QDISC].contains(id)))
+}
+
+/// What sees packets at tc before a wall does: tcx runs before every filter, and of filters with one preference the newest
+/// may be the first. A gate hands on what it does not discard.
+fn before_tc(links: &Links, ifindex: IfIndex) -> Result<Option<String>> {
+    let any = divert::programs::tcx(ifindex, &[]);
+    if let Some(found) = any.and_then(|_| divert::programs::tcx(ifindex, &gates_at_tc())) {
+        return Ok(Some(found.detail));
+    }
+    let comes_before = |id: &FilterId| {
+        id.chain == FILTER.chain
+            && id.priority <= FILTER.priority
+            && ![FILTER, FILTER_AND_QDISC].contains(id)
+    };
+    let found = links.filters(ifindex, Hook::Ingress)?.into_iter().find(comes_before);
+    Ok(found.map(|id| format!("a tc filter with preference {}", id.priority)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+
+    use super::*;
+    use crate::attach::{AttachMode, by_link};
+    use crate::gate::{Gate, QueueProbe};
+    use crate::object::load_program;
+
+    const OPTIONS: Options = Options {
+        ring_bytes: 1 << 16,
+        flows: 16,
+        idle: Duration::from_secs(1),
+        fail_open: false,
+        forwarding: false,
+        in_driver: false,
+    };
+
+    /// A program for tc that accepts every packet.
+    fn accepting() -> OwnedFd {
+        let instruction = |code, imm| libbpf_sys::bpf_insn { code, imm, ..Default::default() };
+        let accept = instruction((libbpf_sys::BPF_ALU64 | libbpf_sys::BPF_MOV) as u8, 0);
+        let exit = instruction((libbpf_sys::BPF_JMP | libbpf_sys::BPF_EXIT) as u8, 0);
+        let kind = libbpf_sys::BPF_PROG_TYPE_SCHED_CLS;
+        load_program(kind, c"accepts", &[accept, exit], Default::default()).unwrap()
+    }
+
+    #[test]
+    fn what_runs_at_tcx_comes_before_a_wall_at_tc_but_a_gate_hands_on() {
+        let probe = QueueProbe::load().unwrap();
+        let test = || {
+            let links = Links::open().unwrap();
+            links.create_veth("near", "far", None).unwrap();
+            let near = links.index("near").unwrap();
+            let mut gate = Gate::load(&probe, AttachMode::Tcx).unwrap();
+            gate.attach(near, "near", AttachMode::Tcx).unwrap();
+            let wall = Wall::load(&OPTIONS).unwrap();
+            wall.attach(near, "near").unwrap();
+            assert_eq!(wall.comes_after(near).unwrap(), None);
+            let accepting = accepting();
+            let _attached = by_link(accepting.as_fd(), near, "near", AttachMode::Tcx).unwrap();
+            let what = wall.comes_after(near).unwrap().unwrap();
+            assert!(what.contains("tcx ingress, program"), "{what}");
+            assert!(wall.attach(near, "near").unwrap_err().to_string().contains(&what));
+        };
+        NetNs::create().unwrap().run(test).unwrap();
+    }
 }

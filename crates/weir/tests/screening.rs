@@ -436,6 +436,53 @@ fn a_screen_without_its_wall_fails() {
     }
 }
 
+/// A filter that accepts every packet, so that none behind it sees one.
+fn accept_all(options: &str) -> String {
+    format!("tc filter add dev in ingress {options} protocol all u32 match u32 0 0 flowid 1:1")
+}
+
+#[test]
+fn no_filter_passes_packets_by_a_wall() {
+    let path = Path::new();
+    let rules = ConfigFile::new("screening-before", RULES);
+    sh(&path.router, "tc qdisc add dev in clsact");
+    sh(&path.router, &accept_all(""));
+    let mut screen = Screen::start(&path, &rules, &[]);
+    sh(&path.router, &accept_all(""));
+    let client = socket(&path.client, "198.18.0.2:4000");
+    let server = socket(&path.server, &format!("{SERVER}:5000"));
+    let closed = socket(&path.server, &format!("{SERVER}:5001"));
+    assert!(!arrives(&client, &closed, &format!("{SERVER}:5001")), "filters come behind the wall");
+    echoes(&client, &server, &format!("{SERVER}:5000"));
+    sh(&path.router, &accept_all("chain 1 pref 1"));
+    screen.stats();
+    screen.kill();
+    clear(&path);
+    sh(&path.router, &accept_all("pref 1"));
+    let refused = path.weir(&["screen", rules.path(), "--in", "in", "--out", "out"]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        said.contains("on in, and may pass packets by it: a tc filter with preference 1"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_screen_fails_once_a_filter_comes_before_its_wall() {
+    let path = Path::new();
+    let rules = ConfigFile::new("screening-behind", RULES);
+    let mut screen = Screen::start(&path, &rules, &[]);
+    // Of filters with the wall's preference, the newest is the first.
+    sh(&path.router, "tc filter add dev in ingress pref 1 protocol all bpf bytecode '1,6 0 0 0'");
+    let said = last_words(&mut screen);
+    assert!(
+        said.contains("has come before the wall of in, and may pass packets by it: a tc filter"),
+        "{said}"
+    );
+    assert!(said.contains("in stays closed"), "{said}");
+}
+
 #[test]
 fn a_screen_that_another_has_replaced_fails_and_a_wall_in_use_is_not_cleared() {
     let path = Path::new();

@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::units::IfIndex;
 
 const TCA_KIND: u16 = 1;
+const TCA_CHAIN: u16 = 11;
 
 /// A queueing discipline or a filter, its attributes as they came: the library decodes the options of some kinds, and
 /// would refuse a list over one of them.
@@ -61,9 +62,10 @@ pub(crate) enum Hook {
     Egress,
 }
 
-/// A filter, by what the kernel knows it: its chain's priority and its handle there.
+/// A filter, by what the kernel knows it. Packets begin at chain 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FilterId {
+    pub(crate) chain: u32,
     pub(crate) priority: u32,
     pub(crate) handle: u32,
 }
@@ -105,9 +107,10 @@ impl Links {
         let request = filters_at(ifindex, hook);
         let all: Vec<Listed> =
             self.ask("list filters of", || object(ifindex), request, NLM_F_DUMP)?;
-        let ids = all.iter().map(|Listed { header, .. }| FilterId {
-            priority: header.info >> 16,
-            handle: header.handle.into(),
+        let ids = all.iter().map(|listed| FilterId {
+            chain: listed.attributes().number(TCA_CHAIN).unwrap_or_default(),
+            priority: listed.header.info >> 16,
+            handle: listed.header.handle.into(),
         });
         // The kernel also names each chain's classifier, without a filter.
         Ok(ids.filter(|id| id.handle != 0).collect())

@@ -275,7 +275,7 @@ impl Screen<'_> {
         }
     }
 
-    /// Fails where a wall is known to be gone, or its interface.
+    /// Fails where a wall is known to be gone, or its interface, or where packets may pass by it.
     fn look(&self) -> Result<()> {
         for (ifindex, ifname) in self.sides {
             let is_gone = match self.wall.stands_at(ifindex) {
@@ -286,6 +286,14 @@ impl Screen<'_> {
                 return Err(Error::refused(
                     format!("the wall of {ifname} is gone, or another screen's is in its place"),
                     "where no other screen runs, start this one again",
+                ));
+            }
+            if let Ok(Some(what)) = self.wall.comes_after(ifindex) {
+                return Err(Error::refused(
+                    format!(
+                        "something has come before the wall of {ifname}, and may pass packets by it: {what}"
+                    ),
+                    "remove it, or use `--attach native`",
                 ));
             }
         }

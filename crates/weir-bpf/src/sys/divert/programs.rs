@@ -22,7 +22,7 @@ const PROGRAMS_MAX: usize = 64;
 const NETFILTER: &str = "the iterator of netfilter's programs";
 
 /// Programs at tcx ingress, but for the caller's own.
-pub(super) fn tcx(ifindex: IfIndex, own: &[u32]) -> Option<Diversion> {
+pub(crate) fn tcx(ifindex: IfIndex, own: &[u32]) -> Option<Diversion> {
     match at_tcx(ifindex) {
         Ok(mut programs) => {
             programs.retain(|id| !own.contains(id));
