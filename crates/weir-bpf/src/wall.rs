@@ -124,47 +124,87 @@ impl Wall {
         Ok(wall)
     }
 
-    /// Stands in front of an interface of the calling thread's network namespace, in the place of a wall that is there,
-    /// in the driver or at tc.
+    /// Stands in front of interfaces of the calling thread's network namespace, in the place of walls that are there, in
+    /// the driver or at tc; on failure, in front of none, and what was there stays.
     ///
     /// # Errors
     /// If somebody else's XDP program is there, or the driver takes none; if something comes before it at tc.
-    pub fn attach(&self, ifindex: IfIndex, ifname: &str) -> Result<()> {
-        let failed = |source| Error::system("put a wall in front of", ifname, source);
+    pub fn attach(&self, sides: &[(IfIndex, &str)]) -> Result<()> {
+        let links = Links::open()?;
+        let (mut vacant, mut taken) = (Vec::new(), Vec::new());
+        for side in sides {
+            let of = if self.replaces_at(&links, side)? { &mut taken } else { &mut vacant };
+            of.push(side);
+        }
+        let attach = || {
+            // What can be undone is done first. Where a wall is replaced, it is known that the driver takes one.
+            for side in vacant.iter().chain(&taken) {
+                self.put(&links, side)?;
+            }
+            for (ifindex, ifname) in sides {
+                let clear = if self.in_driver { clear_tc } else { clear_driver };
+                clear(*ifindex, ifname)?;
+            }
+            Ok(())
+        };
+        attach().inspect_err(|_| {
+            for (ifindex, ifname) in &vacant {
+                let _ = self.take_away(*ifindex, ifname);
+            }
+        })
+    }
+
+    /// Whether it would replace a wall that stands at the same place.
+    fn replaces_at(&self, links: &Links, (ifindex, ifname): &(IfIndex, &str)) -> Result<bool> {
         if self.in_driver {
-            if xdp_at(ifindex)?.is_some_and(|is_wall| !is_wall) {
-                return Err(Error::refused(
+            return match xdp_at(*ifindex)? {
+                Some(false) => Err(Error::refused(
                     format!("another XDP program is attached to {ifname}"),
                     "remove it, or use `--attach tc`",
-                ));
-            }
-            let program = self.skel.progs.weir_wall_xdp.as_fd().as_raw_fd();
-            set_xdp(program, ifindex).map_err(failed)?;
-            clear_tc(ifindex, ifname)?;
-        } else {
-            let links = Links::open()?;
-            if let Some(what) = before_tc(&links, ifindex)? {
-                return Err(Error::refused(
-                    format!(
-                        "something comes before a wall at tc on {ifname}, and may pass packets by it: {what}"
-                    ),
-                    "give a filter a preference of 2 or more, remove a program, or use `--attach native`",
-                ));
-            }
-            let filter = match at_tc(&links, ifindex)? {
-                Some(filter) => filter,
-                None if links.has_ingress_qdisc(ifindex)? => FILTER,
-                None => {
-                    tc_bpf::create_hook(ifindex).map_err(failed)?;
-                    FILTER_AND_QDISC
-                }
+                )),
+                found => Ok(found.is_some()),
             };
-            let program = self.skel.progs.weir_wall_tc.as_fd();
-            // In one step, in the place of a filter of the same handle.
-            filter.attach(program, ifindex, libbpf_sys::BPF_TC_F_REPLACE).map_err(failed)?;
-            clear_driver(ifindex, ifname)?;
         }
-        Ok(())
+        if let Some(what) = before_tc(links, *ifindex)? {
+            return Err(Error::refused(
+                format!(
+                    "something comes before a wall at tc on {ifname}, and may pass packets by it: {what}"
+                ),
+                "give a filter a preference of 2 or more, remove a program, or use `--attach native`",
+            ));
+        }
+        Ok(at_tc(links, *ifindex)?.is_some())
+    }
+
+    fn put(&self, links: &Links, (ifindex, ifname): &(IfIndex, &str)) -> Result<()> {
+        let failed = |source| Error::system("put a wall in front of", *ifname, source);
+        let progs = &self.skel.progs;
+        if self.in_driver {
+            let program = progs.weir_wall_xdp.as_fd().as_raw_fd();
+            return set_xdp(program, *ifindex).map_err(failed);
+        }
+        let filter = match at_tc(links, *ifindex)? {
+            Some(filter) => filter,
+            None if links.has_ingress_qdisc(*ifindex)? => FILTER,
+            None => {
+                tc_bpf::create_hook(*ifindex).map_err(failed)?;
+                FILTER_AND_QDISC
+            }
+        };
+        // In one step, in the place of a filter of the same handle.
+        let program = progs.weir_wall_tc.as_fd();
+        filter.attach(program, *ifindex, libbpf_sys::BPF_TC_F_REPLACE).map_err(failed)
+    }
+
+    /// If it stands there.
+    fn take_away(&self, ifindex: IfIndex, ifname: &str) -> Result<()> {
+        match self.stands_at(ifindex)? {
+            true if self.in_driver => {
+                set_xdp(-1, ifindex).map_err(|source| not_cleared(ifname, source))
+            }
+            true => clear_tc(ifindex, ifname).map(drop),
+            false => Ok(()),
+        }
     }
 
     /// Whether this one stands in front of an interface, and not another that has taken its place.
@@ -414,13 +454,13 @@ mod tests {
             let mut gate = Gate::load(&probe, AttachMode::Tcx).unwrap();
             gate.attach(near, "near", AttachMode::Tcx).unwrap();
             let wall = Wall::load(&OPTIONS).unwrap();
-            wall.attach(near, "near").unwrap();
+            wall.attach(&[(near, "near")]).unwrap();
             assert_eq!(wall.comes_after(near).unwrap(), None);
             let accepting = accepting();
             let _attached = by_link(accepting.as_fd(), near, "near", AttachMode::Tcx).unwrap();
             let what = wall.comes_after(near).unwrap().unwrap();
             assert!(what.contains("tcx ingress, program"), "{what}");
-            assert!(wall.attach(near, "near").unwrap_err().to_string().contains(&what));
+            assert!(wall.attach(&[(near, "near")]).unwrap_err().to_string().contains(&what));
         };
         NetNs::create().unwrap().run(test).unwrap();
     }

@@ -297,6 +297,41 @@ fn where_one_side_is_not_to_be_had_the_other_stays_open() {
     }
 }
 
+/// A bridge has no driver that takes a program.
+#[test]
+fn a_screen_that_is_refused_changes_nothing() {
+    for place in ["tc", "native"] {
+        let path = Path::new();
+        let rules = ConfigFile::new(&format!("screening-refused-{place}"), RULES);
+        sh(&path.router, "ip link add bridge type bridge; ip link set bridge up");
+        let mut screen = Screen::start(&path, &rules, &["--attach", place]);
+        let client = socket(&path.client, "198.18.0.2:4000");
+        let server = socket(&path.server, &format!("{SERVER}:5000"));
+        let there = format!("{SERVER}:5000");
+        echoes(&client, &server, &there);
+        let refused = path.weir(&[
+            "screen",
+            rules.path(),
+            "--in",
+            "in",
+            "--out",
+            "bridge",
+            "--attach",
+            "native",
+        ]);
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(1), "{said}");
+        assert!(said.contains("cannot put a wall in front of bridge"), "{said}");
+        echoes(&client, &server, &there);
+        let stats = screen.stats();
+        assert_eq!(of_rule(&stats, "port 5000", "packets"), 4, "by the wall that stood: {stats}");
+        let left = path.weir(&["screen", "--clear", "bridge"]);
+        assert_eq!(String::from_utf8(left.stderr).unwrap(), "bridge: there was no wall\n");
+        let link = sh(&path.router, "ip link show in");
+        assert_eq!(link.contains("prog/xdp"), place == "native", "{link}");
+    }
+}
+
 /// Only what is for the router's own addresses passes unasked: that a packet's route is not found at the wall does not
 /// say that it has none.
 fn what_the_rules_drop_crosses_by_no_route(place: &str) {

@@ -129,12 +129,7 @@ fn guard(args: &ScreenArgs, (path, rules): (&Path, Rules), sides: [Side<'_>; 2])
     screen.wall.beat(BELIEVED);
     // Refused before anything stands in the place of a wall that is there.
     let told = Sides::begin(sides, &screen.wall, args.forward)?;
-    for (number, (ifindex, ifname)) in sides.into_iter().enumerate() {
-        if let Err(error) = screen.wall.attach(ifindex, ifname) {
-            leave(args.fail, &screen.wall, &sides[..number])?;
-            return Err(error.into());
-        }
-    }
+    screen.wall.attach(&sides)?;
     screen.printer.ready(sides[0].1, sides[1].1, screen.rules.0.len());
     let served = thread::scope(|scope| {
         // That it is dropped stops the other thread, also after a panic.
