@@ -52,8 +52,11 @@ static __always_inline void add(struct weir_counter *count, __u32 len)
 	count->bytes += len;
 }
 
-/* A second is exact enough, and spares most packets the write. */
+/* A second is exact enough, and spares most packets the write. So a flow may
+ * have been used so much later than its entry says,... */
 #define USED_STEP_NS 1000000000ull
+/* ...and a tick, to which the clock is read. */
+#define TICK_NS 10000000ull
 
 /* Has this been decided of the flow? Then it is counted under the rule. */
 static __always_inline bool is_decided(struct flows *flows,
@@ -61,11 +64,11 @@ static __always_inline bool is_decided(struct flows *flows,
 				       const struct asking *asking, bool renew)
 {
 	struct weir_wall_entry *entry = bpf_map_lookup_elem(flows, key);
-	/* The clock is read to a tick (1 to 10 ms). */
 	__s64 idle = entry ? asking->now - entry->used_ns : 0;
+	__s64 limit = idle_ns + (renew ? USED_STEP_NS + TICK_NS : 0);
 	__u32 rule;
 
-	if (!entry || entry->generation != generation || idle >= (__s64)idle_ns)
+	if (!entry || entry->generation != generation || idle >= limit)
 		return false;
 	if (renew && idle > (__s64)USED_STEP_NS)
 		entry->used_ns = asking->now;

@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::path::{Path, SERVER, SERVER6};
 use common::router::run_in as sh;
@@ -227,6 +227,27 @@ fn rules_are_reloaded_and_the_screen_is_killed_under_a_flood_of_new_flows() {
     let stats = generator.run_while(&path.client, None, body).unwrap();
     assert!(stats["outcomes"]["asked"].as_u64().unwrap() > 1000, "{stats}");
     clear(&path);
+}
+
+/// A dead screen accepts no flow again that was forgotten.
+#[test]
+fn a_flow_in_use_is_not_forgotten() {
+    let path = Path::new();
+    let rules = ConfigFile::new("screening-idle", RULES);
+    let mut screen = Screen::start(&path, &rules, &["--idle", "1s"]);
+    let client = socket(&path.client, "198.18.0.2:4000");
+    let server = socket(&path.server, &format!("{SERVER}:5000"));
+    let there = format!("{SERVER}:5000");
+    echoes(&client, &server, &there);
+    screen.kill();
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(4) {
+        echoes(&client, &server, &there);
+    }
+    // As long as it may be remembered, nothing is sent.
+    server.set_read_timeout(Some(Duration::from_millis(2500))).unwrap();
+    server.recv(&mut [0; 16]).unwrap_err();
+    assert!(!arrives(&client, &server, &there), "it is forgotten");
 }
 
 #[test]
