@@ -47,12 +47,6 @@ static __always_inline bool is_of_vlan(__u32 tag)
 	return tag & VLAN_ID_MASK || interface.vlans;
 }
 
-/* To several stations: broadcast is multicast to all. */
-static __always_inline bool is_group_mac(const __be16 *mac)
-{
-	return mac[0] & bpf_htons(0x0100);
-}
-
 static __always_inline enum addressed addressed_to(const struct flow *flow)
 {
 	if (DEFECT(ADDRESS_UNCHECKED))

@@ -26,6 +26,12 @@ static __always_inline bool is_same_mac(const __be16 *one, const __be16 *other)
 	return one[0] == other[0] && one[1] == other[1] && one[2] == other[2];
 }
 
+/* To several stations: broadcast is multicast to all. */
+static __always_inline bool is_group_mac(const __be16 *mac)
+{
+	return mac[0] & bpf_htons(0x0100);
+}
+
 #define VLAN_ID_MASK 0xfff
 
 struct vlan_tag {

@@ -4,8 +4,8 @@
 #define WEIR_PACKET_H
 
 #include "abi.h"
-#include "compat.h"
 #include "cursor.h"
+#include "device.h"
 #include "flow.h"
 
 struct packet {
@@ -47,27 +47,6 @@ static __always_inline struct packet packet_of_skb(struct __sk_buff *skb)
 	};
 }
 
-#pragma clang attribute push(__attribute__((preserve_access_index)), \
-			     apply_to = record)
-
-struct net_device___arrival {
-	struct possible_net nd_net;
-};
-
-struct sk_buff___arrival {
-	struct net_device___arrival *dev;
-};
-
-struct xdp_rxq_info {
-	struct net_device___arrival *dev;
-};
-
-struct xdp_buff {
-	struct xdp_rxq_info *rxq;
-};
-
-#pragma clang attribute pop
-
 /* The network namespace that it has come to; 0: the kernel does not tell. */
 static __always_inline __u64 packet_net(const struct packet *packet)
 {
@@ -77,14 +56,13 @@ static __always_inline __u64 packet_net(const struct packet *packet)
 		return 0;
 	at = kernel_address_of(bpf_cast_to_kern_ctx(packet->ctx));
 	if (packet->on_skb) {
-		dev = kernel_address(kernel_cast(at, struct sk_buff___arrival),
+		dev = kernel_address(kernel_cast(at, struct sk_buff___device),
 				     dev);
 	} else {
 		at = kernel_address(kernel_cast(at, struct xdp_buff), rxq);
 		dev = kernel_address(kernel_cast(at, struct xdp_rxq_info), dev);
 	}
-	return kernel_address(kernel_cast(dev, struct net_device___arrival),
-			      nd_net.net);
+	return kernel_address(kernel_cast(dev, struct net_device), nd_net.net);
 }
 
 /*

@@ -7,18 +7,8 @@
 #ifndef WEIR_UNSENT_H
 #define WEIR_UNSENT_H
 
-#include "compat.h"
+#include "device.h"
 #include <bpf/bpf_tracing.h>
-
-#pragma clang attribute push(__attribute__((preserve_access_index)), \
-			     apply_to = record)
-
-struct net_device {
-	int ifindex;
-	struct possible_net nd_net;
-};
-
-#pragma clang attribute pop
 
 /* The network namespace that the interface is in. */
 const volatile __u32 netns;

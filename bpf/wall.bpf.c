@@ -13,6 +13,7 @@
 #include "wall.h"
 #include "forward.h"
 #include "map.h"
+#include "other_host.h"
 #include "parsed.h"
 #include "unsent.h"
 #include "wall_ask.h"
@@ -110,6 +111,19 @@ of_flow(const struct asking *asking, const struct flow *flow,
 	return ask(asking, flow, parse, &key);
 }
 
+static __always_inline const struct weir_wall_side *side_of(__u32 ifindex)
+{
+	return side_at(0, ifindex) ?: side_at(1, ifindex);
+}
+
+static __always_inline bool is_elsewhere(const struct asking *asking,
+					 const struct flow *flow)
+{
+	const struct weir_wall_side *side = side_of(asking->ifindex);
+
+	return side && is_for_other_host(&asking->packet, flow->mac, side->mac);
+}
+
 static __always_inline enum weir_wall_outcome judge(const struct asking *asking)
 {
 	struct cursor cursor = asking->cursor;
@@ -117,6 +131,8 @@ static __always_inline enum weir_wall_outcome judge(const struct asking *asking)
 	struct flow flow = {.merged = skb && skb->gso_size};
 	enum weir_parse found = parse(&cursor, &flow, asking->packet.len);
 
+	if (is_elsewhere(asking, &flow))
+		return WEIR_WALL_ELSEWHERE;
 	switch (found) {
 	case WEIR_PARSE_ARP:
 		return WEIR_WALL_OWN;
@@ -140,11 +156,6 @@ static __always_inline bool passes(__u32 outcome, const struct asking *asking)
 {
 	add(bpf_map_lookup_elem(&outcomes, &outcome), asking->packet.len);
 	return outcome <= WEIR_WALL_OPEN;
-}
-
-static __always_inline const struct weir_wall_side *side_of(__u32 ifindex)
-{
-	return side_at(0, ifindex) ?: side_at(1, ifindex);
 }
 
 static __always_inline bool forwards_from(__u32 ifindex)

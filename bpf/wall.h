@@ -60,6 +60,7 @@ enum weir_wall_outcome {
 	WEIR_WALL_REPLY,     /* in answer to one */
 	WEIR_WALL_FORWARDED, /* of either, and sent on at the driver */
 	WEIR_WALL_OWN,	     /* for the router, or for all on the link */
+	WEIR_WALL_ELSEWHERE, /* for another host of the link */
 	WEIR_WALL_OPEN,	     /* passed because the screen does not answer */
 	WEIR_WALL_ASKED,     /* held for the screen */
 	WEIR_WALL_NOT_HELD,  /* judged by the screen, but too long to hold */

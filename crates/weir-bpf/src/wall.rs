@@ -52,11 +52,12 @@ pub struct Options {
 }
 
 /// What became of packets, by name and for a person, in the order of `enum weir_wall_outcome`.
-pub const OUTCOMES: [(&str, &str); 10] = [
+pub const OUTCOMES: [(&str, &str); 11] = [
     ("accepted", "of an accepted flow"),
     ("reply", "in answer to an accepted flow"),
     ("forwarded", "of an accepted flow or in answer to one, and sent on in the driver"),
     ("own", "for the router itself, or for all on the link"),
+    ("elsewhere", "for another host of the link, by its Ethernet address"),
     ("open", "passed because the screen did not answer"),
     ("asked", "held while the screen judged the flow"),
     ("not-held", "judged by the screen and dropped: too long to be held, or tagged"),

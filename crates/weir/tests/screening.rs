@@ -21,6 +21,7 @@ use rustix::net::{
 };
 use rustix::process::Signal;
 use serde_json::Value;
+use weir_bpf::sys::ethtool;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::traffic::{FlowSpec, Generator, Sources};
@@ -603,6 +604,59 @@ fn a_denied_segment_denies_no_handshake() {
         listener.as_ref().unwrap().accept().unwrap().0.read_exact(&mut received).unwrap();
         let stats = screen.stats();
         assert_eq!(of_rule(&stats, "port 8000", "asked"), 1, "once for all flags: {stats}");
+    }
+}
+
+/// Sends packets to a host behind the router in frames to this address, until they have been counted.
+fn in_frames_to(path: &Path, sender: &mut Generator, to: MacAddr, counted: impl FnMut() -> bool) {
+    let addresses = ("198.18.0.2".parse().unwrap(), SERVER.parse().unwrap());
+    let flow = FlowSpec::udp((mac(&path.client, "peer"), to), addresses, (4000, 5000));
+    sender.set_flows(&[FlowSpec { rate: Some(PacketsPerSec(100.0)), ..flow }]).unwrap();
+    let sent = &*sender;
+    let send = || {
+        sent.start();
+        wait_until("they are counted", counted);
+    };
+    sender.run_while(&path.client, None, send).unwrap();
+}
+
+/// Frames to another host pass: the kernel drops them. A frame to all is judged, but its sender is told nothing.
+#[test]
+fn only_what_the_router_is_to_forward_is_judged_and_answered() {
+    const OTHER: MacAddr = MacAddr([2, 0, 0, 0, 1, 9]);
+    for place in ["tc", "native"] {
+        let path = Path::new();
+        // Else it takes no frame of the generator's at tc.
+        path.router.run(|| ethtool::set_gro("in", true).unwrap()).unwrap();
+        let rules = ConfigFile::new(&format!("screening-other-{place}"), "reject udp\n");
+        let mut screen = Screen::start(&path, &rules, &["--attach", place]);
+        let mut sender = generator(&path.client);
+        let elsewhere = |stats: &Value| stats["outcomes"]["elsewhere"].as_u64().unwrap();
+        in_frames_to(&path, &mut sender, OTHER, || elsewhere(&screen.stats()) > 2);
+        let stats = screen.stats();
+        assert_eq!(of_rule(&stats, "reject", "asked"), 0, "{stats}");
+
+        // An interface on top has an address of its own.
+        sh(&path.router, &format!("ip link add on link in address {OTHER} type macvlan"));
+        in_frames_to(&path, &mut sender, OTHER, || {
+            of_rule(&screen.stats(), "reject", "packets") > 0
+        });
+        sh(&path.router, "ip link del on");
+
+        screen.signal(Signal::HUP);
+        screen.event("reloaded");
+        in_frames_to(&path, &mut sender, MacAddr([0xff; 6]), || {
+            of_rule(&screen.stats(), "reject", "packets") > 0
+        });
+        let stats = screen.stats();
+        assert_eq!(of_rule(&stats, "reject", "rejections"), 0, "{stats}");
+
+        // Nor does a wall that is not told of a new address let what is sent to it pass.
+        screen.kill();
+        sh(&path.router, &format!("ip link set in address {OTHER}"));
+        let server = socket(&path.server, &format!("{SERVER}:5000"));
+        server.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+        in_frames_to(&path, &mut sender, OTHER, || server.recv(&mut [0; 16]).is_err());
     }
 }
 

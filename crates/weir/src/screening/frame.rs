@@ -63,7 +63,9 @@ pub fn prohibited(frame: &mut [u8], parsed: &Parsed, packet: &Packet) -> Option<
     let is_icmp = matches!(packet.protocol, ICMP | ICMPV6);
     let is_request = ECHO_REQUESTS.contains(&(packet.protocol, packet.icmp_type));
     let nobody = packet.source.is_multicast() || packet.source.is_unspecified();
-    if packet.fragment || nobody || (is_icmp && !is_request) {
+    // Broadcast and multicast of the link (RFC 1122, 3.2.2; RFC 4443, 2.4).
+    let to_many = frame.first().is_none_or(|first| first & 1 == 1);
+    if packet.fragment || nobody || to_many || (is_icmp && !is_request) {
         return None;
     }
     let ip = ip(frame, parsed, packet)?;
@@ -123,6 +125,8 @@ mod tests {
             let message = prohibited(&mut frame, &parsed, &packet).unwrap();
             assert_eq!((message[0], message[1], checksum(&message)), (3, 13, 0));
             assert_eq!(message[8..], good[14..]);
+            frame[0] |= 1;
+            assert_eq!(prohibited(&mut frame, &parsed, &packet), None, "to a group");
         }
     }
 }

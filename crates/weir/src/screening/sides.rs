@@ -120,8 +120,8 @@ impl Sides {
 
     /// Tells the wall what the interfaces and the host are, and that all of it holds.
     fn tell(&mut self) -> Result<()> {
-        for (number, way) in self.ways.iter().enumerate() {
-            self.behind.set_mac(number, self.links.mac(way.ifindex)?);
+        for (number, ifindex) in self.interfaces.into_iter().enumerate() {
+            self.behind.set_mac(number, self.links.mac(ifindex)?);
         }
         self.behind.set_local(&LocalAddresses::read(&self.interfaces)?)?;
         self.behind.believe_for(BELIEVED);
