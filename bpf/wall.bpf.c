@@ -87,10 +87,16 @@ static __always_inline const struct weir_wall_side *side_at(__u32 number,
 	return side && side->ifindex == ifindex ? side : NULL;
 }
 
+static __always_inline const struct weir_wall_side *side_of(__u32 ifindex)
+{
+	return side_at(0, ifindex) ?: side_at(1, ifindex);
+}
+
 static __always_inline enum weir_wall_outcome
 of_flow(const struct asking *asking, const struct flow *flow,
 	enum weir_parse parse)
 {
+	const struct weir_wall_side *side = side_of(asking->ifindex);
 	struct weir_wall_key key, reverse;
 
 	key_of(flow, &key);
@@ -108,12 +114,7 @@ of_flow(const struct asking *asking, const struct flow *flow,
 	key.tcp_flags = key.fragment ? 0 : flow->tcp_flags;
 	if (is_decided(&denied, &key, asking, false))
 		return WEIR_WALL_DENIED;
-	return ask(asking, flow, parse, &key);
-}
-
-static __always_inline const struct weir_wall_side *side_of(__u32 ifindex)
-{
-	return side_at(0, ifindex) ?: side_at(1, ifindex);
+	return ask(asking, flow, parse, &key, side && side->unfinished);
 }
 
 static __always_inline bool is_elsewhere(const struct asking *asking,
@@ -210,7 +211,6 @@ int weir_wall_tc(struct __sk_buff *skb)
 		.packet = either_skb(skb),
 		.now = bpf_ktime_get_coarse_ns(),
 		.ifindex = skb->ifindex,
-		.altered = skb->vlan_present || skb->gso_size,
 	};
 
 	bpf_skb_pull_data(skb, skb->len < HEADERS_LEN ? skb->len : HEADERS_LEN);

@@ -7,6 +7,7 @@
 #include "local.h"
 #include "parse.h"
 #include "parsed.h"
+#include "unfinished.h"
 #include "wall_key.h"
 
 /* User space sets its size. */
@@ -20,9 +21,6 @@ struct asking {
 	struct cursor cursor;
 	__u64 now;
 	__u32 ifindex;
-	/* It could not be put back: its VLAN tag is off, or it stands for
-	 * several. */
-	__u32 altered;
 };
 
 /*
@@ -70,13 +68,21 @@ ask_with(const struct asking *asking, const struct flow *flow,
 	return held ? WEIR_WALL_ASKED : WEIR_WALL_NOT_HELD;
 }
 
+/* It could not be put back: its VLAN tag is off, or it stands for several. */
+static __always_inline bool is_altered(const struct either *packet, bool veth)
+{
+	if (packet->skb)
+		return packet->skb->vlan_present || packet->skb->gso_size;
+	return veth && is_tagged_aside(packet->xdp);
+}
+
 static __always_inline enum weir_wall_outcome
 ask(const struct asking *asking, const struct flow *flow, enum weir_parse parse,
-    const struct weir_wall_key *key)
+    const struct weir_wall_key *key, bool veth)
 {
 	__u32 len = asking->packet.len;
 
-	if (len > WEIR_WALL_HELD || asking->altered)
+	if (len > WEIR_WALL_HELD || is_altered(&asking->packet, veth))
 		return ask_with(asking, flow, parse, key, 0, 8);
 	if (len <= 256)
 		return ask_with(asking, flow, parse, key, len, 256);

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::path::{Path, SERVER, SERVER6};
-use common::router::run_in as sh;
+use common::router::{run_in as sh, tag_what_leaves};
 use common::screen::Screen;
 use common::{ConfigFile, PATIENCE, WEIR, wait_until};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -428,6 +428,25 @@ fn datagrams_of_one_write_stay_apart() {
     for _ in 0..3 {
         assert_eq!(server.recv(&mut buffer).unwrap(), 400);
         assert_eq!(buffer[0], 2, "the first write is to be sent again");
+    }
+}
+
+/// A packet's VLAN tag is beside it on a veth, in the driver too: put back without it, it would be of no VLAN.
+#[test]
+fn a_packet_does_not_lose_its_vlan() {
+    for place in ["tc", "native"] {
+        let path = Path::new();
+        let rules = ConfigFile::new(&format!("screening-vlan-{place}"), "accept udp\n");
+        let mut screen = Screen::start(&path, &rules, &["--attach", place]);
+        let neighbour = "ip neigh add 198.18.0.1 lladdr 02:00:00:00:01:01 dev peer";
+        sh(&path.client, neighbour);
+        tag_what_leaves(&path.client, "peer");
+        let client = socket(&path.client, "198.18.0.2:4000");
+        let server = socket(&path.server, &format!("{SERVER}:5000"));
+        assert!(!arrives(&client, &server, &format!("{SERVER}:5000")), "there is no VLAN");
+        let stats = screen.stats();
+        assert_eq!(of_rule(&stats, "accept udp", "asked"), 1, "{stats}");
+        assert_eq!(stats["outcomes"]["not-held"], 1, "{stats}");
     }
 }
 
