@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 use libbpf_rs::{Link, MapCore, MapFlags, libbpf_sys};
+use rustix::io::Errno;
 use rustix::process::Pid;
 
 use crate::abi;
@@ -268,7 +269,7 @@ impl Wall {
     /// Lets the interface receive a packet that was held.
     ///
     /// # Errors
-    /// The kernel's, such as that the interface is gone.
+    /// The kernel's, such as that the interface is gone, or `ENOBUFS` if it is down or its CPU's backlog is full.
     pub fn release(&self, ifindex: IfIndex, frame: &[u8]) -> io::Result<()> {
         // Of bytes: the kernel refuses a context in which anything else is not zero, and padding may be anything.
         const CB: usize = std::mem::offset_of!(types::__sk_buff, cb);
@@ -277,9 +278,10 @@ impl Wall {
         let options = libbpf_sys::bpf_test_run_opts { repeat: 1, ..Default::default() };
         let program = self.skel.progs.weir_wall_again.as_fd();
         let run = test_run::run(program, frame, &context, options)?;
-        // What bpf_clone_redirect() answered.
+        // What bpf_clone_redirect() answered; more than 0: NET_RX_DROP.
         match run.retval.cast_signed() {
-            0.. => Ok(()),
+            0 => Ok(()),
+            1.. => Err(Errno::NOBUFS.into()),
             error => Err(io::Error::from_raw_os_error(-error)),
         }
     }
@@ -443,6 +445,21 @@ mod tests {
         let exit = instruction((libbpf_sys::BPF_JMP | libbpf_sys::BPF_EXIT) as u8, 0);
         let kind = libbpf_sys::BPF_PROG_TYPE_SCHED_CLS;
         load_program(kind, c"accepts", &[accept, exit], Default::default()).unwrap()
+    }
+
+    #[test]
+    fn a_packet_that_the_interface_drops_is_not_released() {
+        let test = || {
+            let links = Links::open().unwrap();
+            links.create_veth("near", "far", None).unwrap();
+            let near = links.index("near").unwrap();
+            let wall = Wall::load(&OPTIONS).unwrap();
+            let down = wall.release(near, &[0; 64]).unwrap_err();
+            assert_eq!(Errno::from_io_error(&down), Some(Errno::NOBUFS));
+            links.set_up(near).unwrap();
+            wall.release(near, &[0; 64]).unwrap();
+        };
+        NetNs::create().unwrap().run(test).unwrap();
     }
 
     #[test]
