@@ -64,10 +64,14 @@ static __always_inline void decrease_ttl(struct iphdr *ip)
 	ip->ttl--;
 }
 
-/* Is this packet's route one that the driver can take it on? */
-static __always_inline bool has_fast_route(struct xdp_md *ctx,
-					   struct bpf_fib_lookup *route,
-					   __u32 len, __u64 now)
+/*
+ * Is this packet's route one that the driver can take it on? Then it is given
+ * the egress: user space may take that away at any time, so it is not looked
+ * for again once the packet is written to.
+ */
+static __always_inline bool takes_fast_route(struct xdp_md *ctx,
+					     struct bpf_fib_lookup *route,
+					     __u32 len, __u64 now)
 {
 	__u32 ingress = ctx->ingress_ifindex;
 
@@ -80,17 +84,16 @@ static __always_inline bool has_fast_route(struct xdp_md *ctx,
 	return bpf_fib_lookup(ctx, route, sizeof(*route), 0) ==
 		       BPF_FIB_LKUP_RET_SUCCESS &&
 	       route->ifindex != ingress &&
-	       bpf_map_lookup_elem(&out_devices, &route->ifindex) &&
+	       bpf_redirect_map(&out_devices, route->ifindex, XDP_PASS) ==
+		       XDP_REDIRECT &&
 	       !is_due_to_kernel(route, now);
 }
 
-/* Leaves by its route from here on. */
-static __always_inline long leave(struct ethernet *eth,
-				  const struct bpf_fib_lookup *route)
+static __always_inline void address(struct ethernet *eth,
+				    const struct bpf_fib_lookup *route)
 {
 	__builtin_memcpy(eth->destination, route->dmac, ETH_ALEN);
 	__builtin_memcpy(eth->source, route->smac, ETH_ALEN);
-	return bpf_redirect_map(&out_devices, route->ifindex, 0);
 }
 
 /* XDP_REDIRECT, or XDP_PASS: the packet is as it was, for the kernel. */
@@ -112,18 +115,20 @@ static __always_inline long forward_fast(struct xdp_md *ctx, __u32 len,
 	if (eth->ethertype_be == bpf_htons(ETH_P_IP)) {
 		ip4 = cursor_take(&cursor, sizeof(*ip4));
 		if (!ip4 || !question4(ip4, &route) ||
-		    !has_fast_route(ctx, &route, len, at->now))
+		    !takes_fast_route(ctx, &route, len, at->now))
 			return XDP_PASS;
 		decrease_ttl(ip4);
-		return leave(eth, &route);
+		address(eth, &route);
+		return XDP_REDIRECT;
 	}
 	if (eth->ethertype_be == bpf_htons(ETH_P_IPV6)) {
 		ip6 = cursor_take(&cursor, sizeof(*ip6));
 		if (!ip6 || !question6(ip6, &route) ||
-		    !has_fast_route(ctx, &route, len, at->now))
+		    !takes_fast_route(ctx, &route, len, at->now))
 			return XDP_PASS;
 		ip6->hop_limit--;
-		return leave(eth, &route);
+		address(eth, &route);
+		return XDP_REDIRECT;
 	}
 	return XDP_PASS;
 }
