@@ -60,7 +60,7 @@ pub fn check_for(command: &str, needed: &[Capability]) -> Result<()> {
     }
     let remedy: String = if rustix::process::geteuid().is_root() {
         "this root is confined; give its container or service these capabilities (systemd: \
-         AmbientCapabilities=, docker: --cap-add)"
+         CapabilityBoundingSet=, docker: --cap-add)"
             .into()
     } else {
         format!("run it as root: `sudo {command} ...`")

@@ -4,10 +4,8 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 use weir_bpf::alarm::Alarm;
-use weir_bpf::cpulist::CpuList;
 use weir_bpf::gate::{Policy, QueueProbe};
 use weir_bpf::sys::link::Links;
-use weir_bpf::sys::sched;
 use weir_bpf::units::IfIndex;
 
 use crate::ab;
@@ -47,8 +45,8 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let config = Config::load(&args.settings, &args.interfaces)?;
     let interfaces = interfaces(args, &config)?;
     for interface in &interfaces {
-        check_cpus(&config, interface)?;
         config.check_forward(Some(interface))?;
+        config.check_cpus(Some(interface))?;
     }
     let host = Rc::new(Host::open()?);
     // A file that is a group's takes a capability that nothing else does.
@@ -153,20 +151,6 @@ fn interfaces(args: &RunArgs, config: &Config) -> Result<Vec<String>> {
         "name one, `weir run eth0`, or write `protect = true` into its section [interface.eth0]; `weir config init` \
          writes a file for this host",
     ))
-}
-
-fn check_cpus(config: &Config, interface: &str) -> Result<()> {
-    let effective = config.of(interface);
-    let cpus = effective.cpus();
-    let Some(CpuList(wanted)) = &cpus.value else { return Ok(()) };
-    let online = sched::online_cpus()?;
-    match wanted.iter().find(|cpu| !online.contains(cpu)) {
-        None => Ok(()),
-        Some(offline) => Err(Error::refused(
-            format!("CPU {offline} is not online ({})", config.origin_text(cpus.origin)),
-            format!("choose from {}", CpuList(online.clone())),
-        )),
-    }
 }
 
 fn claim_all(

@@ -74,6 +74,9 @@ pub struct CheckArgs {
     /// The file
     #[arg(value_name = "FILE", default_value = super::layer::DEFAULT_FILE)]
     pub file: PathBuf,
+    /// Also whether it fits this host: has it the CPUs that are named?
+    #[arg(long)]
+    pub host: bool,
 }
 
 /// Arguments of `weir config show`.

@@ -43,7 +43,10 @@ impl Reloader {
     /// from protecting these `interfaces`, what was known stays known.
     pub fn read(&mut self, interfaces: &[String]) -> Result<()> {
         let config = self.config.again()?;
-        interfaces.iter().try_for_each(|interface| config.check_forward(Some(interface)))?;
+        for interface in interfaces {
+            config.check_forward(Some(interface))?;
+            config.check_cpus(Some(interface))?;
+        }
         self.config = config;
         Ok(())
     }

@@ -29,7 +29,12 @@ pub fn check(args: &CheckArgs) -> Result<()> {
     })?;
     let config = Config::of_file(file);
     let sections = once(None).chain(config.sections().map(Some));
-    sections.into_iter().try_for_each(|section| config.check_forward(section))?;
+    for section in sections {
+        config.check_forward(section)?;
+        if args.host {
+            config.check_cpus(section)?;
+        }
+    }
     out::print(|out| writeln!(out, "{}: valid", args.file.display()))
 }
 

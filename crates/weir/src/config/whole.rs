@@ -6,7 +6,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
+use weir_bpf::cpulist::CpuList;
 use weir_bpf::sys::link::Links;
+use weir_bpf::sys::sched;
 
 use super::args::SettingArgs;
 use super::error::ConfigError;
@@ -123,6 +125,21 @@ impl Config {
             ),
             "leave `attach` out, or `forward`",
         ))
+    }
+
+    /// Whether this host has the CPUs that an interface's threads are to run on; `None`: one without a section.
+    pub fn check_cpus(&self, interface: Option<&str>) -> Result<(), Error> {
+        let effective = interface.map_or_else(|| self.of_any(), |name| self.of(name));
+        let cpus = effective.cpus();
+        let Some(CpuList(wanted)) = &cpus.value else { return Ok(()) };
+        let online = sched::online_cpus()?;
+        match wanted.iter().find(|cpu| !online.contains(cpu)) {
+            None => Ok(()),
+            Some(offline) => Err(Error::refused(
+                format!("CPU {offline} is not online ({})", self.origin_text(cpus.origin)),
+                format!("choose from {}", CpuList(online.clone())),
+            )),
+        }
     }
 
     fn effective(&self, section: Option<&Layer>) -> Effective {

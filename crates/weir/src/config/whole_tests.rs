@@ -204,6 +204,8 @@ fn reading_again_takes_a_whole_file_or_nothing() {
     // What would keep it from starting.
     fs::write(&path, "user_share = \"80%\"\nforward = \"xdp\"\nattach = \"tc\"\n").unwrap();
     assert!(read(&mut reloader).unwrap_err().to_string().contains("leave `attach` out"));
+    fs::write(&path, "user_share = \"80%\"\ncpus = \"1000\"\n").unwrap();
+    assert!(read(&mut reloader).unwrap_err().to_string().contains("CPU 1000 is not online"));
     assert_eq!(share(&reloader), percent(70.0));
     fs::remove_file(&path).unwrap();
     let gone = read(&mut reloader);
