@@ -12,7 +12,7 @@ use weir_bpf::units::IfIndex;
 use weir_bpf::verdict::{Kind, Reason, Verdict};
 
 use super::reading::{CpuReading, OwnerReading, SocketReading, TcpReading, UdpReading};
-use super::sample::{Sample, host_sysctl};
+use super::sample::{Sample, host_sysctl, sysctl};
 use crate::cpu_times::CpuTimes;
 use crate::owners::{OwnedSocket, Owner, Process};
 
@@ -109,6 +109,7 @@ impl<'a> Between<'a> {
             cookies_per_sec: of(|tcp| tcp.syn_cookies_sent),
             request_drops_per_sec: self.rate(0, requests_dropped(&before, &after)),
             accept_queue_full_per_sec: of(|tcp| tcp.listen_overflows),
+            syncookies: sysctl("net/ipv4/tcp_syncookies").and_then(|text| text.trim().parse().ok()),
         })
     }
 

@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::status::DiversionStatus;
 
+/// Begins the entry of [`Reading::unseen`] about sockets' owners.
+pub const OWNERS: &str = "whose other users' sockets are";
+
 /// Everything that the diagnosis goes by. Rates are per second; `None` is what could not be read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -87,8 +90,10 @@ pub struct UdpReading {
 pub struct TcpReading {
     /// SYNs answered with a cookie.
     pub cookies_per_sec: f64,
-    /// SYNs dropped, as there was no room to remember them and cookies are off.
+    /// SYNs dropped at listeners whose accept queues had room.
     pub request_drops_per_sec: f64,
+    /// `net.ipv4.tcp_syncookies`. With 0, SYNs are dropped when there is no room to remember them.
+    pub syncookies: Option<u64>,
     /// Connections that found the accept queue full.
     pub accept_queue_full_per_sec: f64,
 }

@@ -28,7 +28,7 @@ use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::units::IfIndex;
 
 use super::between::Between;
-use super::reading::{InterfaceReading, Reading};
+use super::reading::{InterfaceReading, OWNERS, Reading};
 use crate::attach;
 use crate::cpu_times::{self, CpuTimes};
 use crate::error::Result;
@@ -105,9 +105,7 @@ impl Looker {
         if !sees_all {
             let is_root = rustix::process::geteuid().is_root();
             let why = if is_root { "this root lacks CAP_SYS_ADMIN" } else { "run it as root" };
-            looker
-                .unseen
-                .insert(format!("whose other users' sockets are, and XDP programs' names ({why})"));
+            looker.unseen.insert(format!("{OWNERS}, and XDP programs' names ({why})"));
         }
         Ok(looker)
     }
@@ -297,7 +295,8 @@ fn softnets(text: &str) -> BTreeMap<u32, Softnet> {
     text.lines().filter_map(line).collect()
 }
 
-fn sysctl(name: &str) -> Option<String> {
+/// Of the calling thread's network namespace.
+pub(super) fn sysctl(name: &str) -> Option<String> {
     fs::read_to_string(format!("/proc/sys/{name}")).ok()
 }
 

@@ -153,6 +153,16 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
                 ["CPU 1 spends 100%", "eth0", "echo d | sudo tee"],
             )],
         ),
+        // weir switches RPS off.
+        (
+            change(|host| {
+                *host = livelock(0.0);
+                host.cpus[1].napi_threads = 1.04;
+                host.protected = vec!["eth0".into()];
+                (host.interfaces[0].queues, host.interfaces[0].queues_max) = (Some(1), Some(1));
+            }),
+            vec![((OneCpuReceives, Likely, No), ["CPU 1 spends 100%", "eth0", ""])],
+        ),
         // More queues would not help.
         (
             change(|host| {
@@ -214,11 +224,19 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
             vec![((SocketFull, Likely, No), ["bursts", "named", "net.core.rmem_max=524288"])],
         ),
         (
-            losing(|socket| socket.owners.clear()),
+            change(|host| {
+                *host = losing(|socket| socket.owners.clear());
+                host.unseen = vec![format!("{OWNERS} (run it as root)")];
+            }),
             vec![(
                 (SocketFull, Possible, Contains),
                 ["cannot be seen", "whose process is not seen", "sudo weir doctor"],
             )],
+        ),
+        // Root sees all that processes of this PID namespace have open.
+        (
+            losing(|socket| socket.owners.clear()),
+            vec![((SocketFull, Possible, Contains), ["cannot be seen", "", "io_uring"])],
         ),
         (
             change(|host| {
@@ -335,8 +353,19 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
             )],
         ),
         (
-            change(|host| host.tcp.as_mut().unwrap().request_drops_per_sec = 500.0),
+            change(|host| {
+                let tcp = host.tcp.as_mut().unwrap();
+                (tcp.request_drops_per_sec, tcp.syncookies) = (500.0, Some(0));
+            }),
             vec![((SynFlood, Measured, Contains), ["500/s are dropped", "", "tcp_syncookies=1"])],
+        ),
+        // They do not find the queue full.
+        (
+            change(|host| {
+                let tcp = host.tcp.as_mut().unwrap();
+                (tcp.request_drops_per_sec, tcp.syncookies) = (500.0, Some(1));
+            }),
+            vec![((SynFlood, Possible, Contains), ["no route back", "", "sudo weir run"])],
         ),
         // With net.ipv4.tcp_syncookies=2 every request gets one, and none is half open.
         (change(|host| host.tcp.as_mut().unwrap().cookies_per_sec = 48.0), vec![]),
@@ -362,6 +391,18 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
         ),
         (
             change(|host| host.interfaces[0].ring_drop_pps = 77.0),
+            vec![((RingFull, Measured, Contains), ["77 packets/s", "eth0", "ethtool -G eth0 rx"])],
+        ),
+        // A bond repeats what its ports count.
+        (
+            change(|host| {
+                host.interfaces[0].ring_drop_pps = 77.0;
+                host.interfaces.push(InterfaceReading {
+                    name: "bond0".into(),
+                    lower: vec!["eth0".into()],
+                    ..host.interfaces[0].clone()
+                });
+            }),
             vec![((RingFull, Measured, Contains), ["77 packets/s", "eth0", "ethtool -G eth0 rx"])],
         ),
         (
@@ -622,6 +663,19 @@ fn sockets_that_lose_little_each_are_told_together() {
     let mut host = losing(|socket| socket.drop_pps = 50.0 / 60.0);
     (host.seconds, host.udp.as_mut().unwrap().queue_full_pps) = (60.0, 50.0 / 60.0);
     assert_eq!(Diagnosis::of(&host).verdict, Verdict::Wrong);
+}
+
+#[test]
+fn interrupts_are_found_by_the_devices_own_list() {
+    for (driver, device) in [("mlx5_core", "eth0/device/msi_irqs"), ("virtio_net", "device/../msi")]
+    {
+        let mut host = livelock(0.0);
+        host.cpus[1].napi_threads = 1.04;
+        host.interfaces[0].queues = Some(2);
+        host.interfaces[0].driver = Some(driver.into());
+        let finding = &Diagnosis::of(&host).findings[0];
+        assert!(finding.advice[0].contains(device), "{finding:#?}");
+    }
 }
 
 #[test]

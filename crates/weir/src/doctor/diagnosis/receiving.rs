@@ -21,22 +21,30 @@ pub(super) fn syn_flood(reading: &Reading) -> Option<Finding> {
     if cookies >= dropped && reading.sockets.is_some() && flooded.is_none() {
         return None;
     }
-    let handled = if cookies >= dropped {
-        format!("{}/s are answered with SYN cookies", count(cookies))
-    } else {
-        format!("{}/s are dropped, real ones among them, as SYN cookies are off", count(dropped))
-    };
+    const FLOOD: &str = "Connection requests come faster than their listener can remember them";
     let at = reading.best();
     let mut advice = vec![reading.try_weir(at)];
-    if dropped > cookies {
+    let (sureness, what) = if cookies >= dropped {
+        let what = format!("{FLOOD}: {}/s are answered with SYN cookies", count(cookies));
+        (Sureness::Measured, what)
+    } else if tcp.syncookies == Some(0) {
         advice.insert(0, "sudo sysctl -w net.ipv4.tcp_syncookies=1".into());
-    }
+        let dropped = count(dropped);
+        let what = format!(
+            "{FLOOD}: {dropped}/s are dropped, real ones among them, as SYN cookies are off"
+        );
+        (Sureness::Measured, what)
+    } else {
+        let what = format!(
+            "{} connection requests/s are dropped for another reason than a full queue (no route back, memory)",
+            count(dropped)
+        );
+        (Sureness::Possible, what)
+    };
     Some(Finding {
         cause: Cause::SynFlood,
-        sureness: Sureness::Measured,
-        what: format!(
-            "Connection requests come faster than their listener can remember them: {handled}"
-        ),
+        sureness,
+        what,
         whose: flooded.map(socket_of),
         weir: Help::Contains,
         weir_does: hindered(
@@ -119,7 +127,9 @@ pub(super) fn early_discard(reading: &Reading, interface: &InterfaceReading) -> 
 }
 
 pub(super) fn ring_full(reading: &Reading, interface: &InterfaceReading) -> Option<Finding> {
-    reading.is_loss(interface.ring_drop_pps).then(|| Finding {
+    // A bond adds up what its ports count, and has no ring.
+    let has_ring = interface.lower.is_empty();
+    (has_ring && reading.is_loss(interface.ring_drop_pps)).then(|| Finding {
         cause: Cause::RingFull,
         sureness: Sureness::Measured,
         what: format!(
@@ -196,21 +206,30 @@ pub(super) fn one_cpu_receives(reading: &Reading) -> Option<Finding> {
     let wanted = interface.queues_max.unwrap_or(0).min(cpus);
     let name = &interface.name;
     let advice = if queues > 1 {
-        // More queues would not help: the NIC chooses one by a hash, of UDP usually of the addresses alone.
-        format!(
-            "grep {name} /proc/interrupts    (which queues, on which CPUs); or sudo ethtool -N {name} rx-flow-hash \
+        // More queues would not help: the NIC chooses one by a hash, of UDP usually of the addresses alone. Interrupts
+        // bear the names that drivers give them, seldom the interface's; a virtio device's belong to its PCI device.
+        let device = match interface.driver.as_deref() {
+            Some("virtio_net") => "device/..",
+            _ => "device",
+        };
+        vec![format!(
+            "ls /sys/class/net/{name}/{device}/msi_irqs | sed 's/.*/^ *&:/' | grep -f - /proc/interrupts    (which \
+             queues, on which CPUs); or sudo ethtool -N {name} rx-flow-hash \
              udp4 sdfn    (spreads UDP by ports, too; likewise udp6); one flow stays on one CPU"
-        )
+        )]
     } else if wanted > queues {
-        format!(
+        vec![format!(
             "sudo ethtool -L {name} combined {wanted}    (where queues are counted apart: rx {wanted} tx {wanted})"
-        )
+        )]
+    } else if reading.protected.contains(name) {
+        // RPS takes packets from the threads that weir weighs.
+        vec![]
     } else {
         let mask = reading.cpus.iter().filter(|cpu| cpu.cpu != one.cpu && cpu.cpu < 32);
         let mask = mask.fold(0u32, |mask, cpu| mask | 1 << cpu.cpu);
-        format!(
+        vec![format!(
             "echo {mask:x} | sudo tee /sys/class/net/{name}/queues/rx-*/rps_cpus    (RPS, as it has no more queues)"
-        )
+        )]
     };
     Some(Finding {
         cause: Cause::OneCpuReceives,
@@ -235,6 +254,6 @@ pub(super) fn one_cpu_receives(reading: &Reading) -> Option<Finding> {
         weir: Help::None,
         weir_does: "nothing: it weighs receive work against processes, and does not spread it"
             .into(),
-        advice: vec![advice],
+        advice,
     })
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::iter::once;
 use std::net::SocketAddr;
 
-use super::super::reading::{OwnerReading, Reading, SocketReading, UdpReading};
+use super::super::reading::{OWNERS, OwnerReading, Reading, SocketReading, UdpReading};
 use super::finding::{Cause, FULL, Finding, Help, Sureness, hindered};
 use super::words::{count, socket_of, sockets_of};
 
@@ -378,7 +378,12 @@ fn advice(reader: Reader, reading: &Reading, socket: &Losing) -> Vec<String> {
             raised("rmem_max", reading.rmem_max, (socket.buffer() * 2).next_power_of_two())
         ),
         Reader::New => "weir doctor again".into(),
-        Reader::Unseen => "sudo weir doctor    (to see whose it is)".into(),
+        Reader::Unseen if reading.unseen.iter().any(|each| each.starts_with(OWNERS)) => {
+            "sudo weir doctor    (to see whose it is)".into()
+        }
+        Reader::Unseen => {
+            "find its holder: the kernel, io_uring or a process of another PID namespace".into()
+        }
     };
     vec![advice]
 }
