@@ -21,7 +21,7 @@ use crate::named_file;
 
 /// What a configuration may have, in bytes. Each weight is compared with those before it, so the time grows with the
 /// square of their number, and a daemon reads the file again in its main loop.
-const SIZE_MAX: u64 = 1 << 16;
+pub(super) const SIZE_MAX: u64 = 1 << 16;
 
 #[path = "file_shares.rs"]
 mod shares;

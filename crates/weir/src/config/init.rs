@@ -11,13 +11,15 @@ use serde_json::json;
 use super::args::InitArgs;
 use super::file::ConfigFile;
 use super::layer::DEFAULT_FILE;
-use crate::doctor::{self, Diagnosis, Reading};
+use crate::doctor::{self, Diagnosis, InterfaceReading, Reading};
 use crate::error::{Error, Result};
 use crate::named_file;
 use crate::out;
 
 /// As far as the umask lets it be.
 const READABLE: u32 = 0o666;
+/// A file with more of them may be larger than is read.
+const SECTIONS_MAX: usize = 64;
 
 /// `weir config init`. Needs no more privilege than the file's place.
 pub fn init(args: &InitArgs) -> Result<()> {
@@ -47,6 +49,21 @@ pub fn init(args: &InitArgs) -> Result<()> {
     out::print(|out| writeln!(out, "{path}: written; look at it, then {next}"))
 }
 
+/// The interfaces that the file names: those by which others than this host's own containers send, whose interfaces
+/// come and go; all, if there are no others. The best comes first.
+fn sections<'a>(
+    reading: &'a Reading,
+    best: Option<&'a InterfaceReading>,
+) -> impl Iterator<Item = &'a InterfaceReading> {
+    let lasts = |each: &InterfaceReading| each.outside && each.master.is_none();
+    let others =
+        || reading.interfaces.iter().filter(move |each| each.takes_gate && best != Some(each));
+    let any_lasts = best.into_iter().chain(others()).any(lasts);
+    best.into_iter()
+        .chain(others().filter(move |each| !any_lasts || lasts(each)))
+        .take(SECTIONS_MAX)
+}
+
 /// The file's text.
 fn file(reading: &Reading) -> String {
     let diagnosis = Diagnosis::of(reading);
@@ -69,9 +86,9 @@ fn file(reading: &Reading) -> String {
          \n# Of the host.\n\
          #metrics = \"127.0.0.1:9463\"   # for Prometheus: http://127.0.0.1:9463/metrics\n",
     );
-    let best = reading.best().map(|interface| &interface.name);
-    for interface in reading.interfaces.iter().filter(|interface| interface.takes_gate) {
-        let protect = best == Some(&interface.name);
+    let best = reading.best();
+    for interface in sections(reading, best) {
+        let protect = best == Some(interface);
         let section = json!({ "interface": { &*interface.name: { "protect": protect } } });
         let _ = write!(text, "\n{}", toml::to_string(&section).unwrap_or_default());
         if !interface.steered.is_empty() {
@@ -96,13 +113,16 @@ fn file(reading: &Reading) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::file::SIZE_MAX;
     use super::*;
 
     #[test]
     fn what_is_written_is_valid_and_switches_on_what_hands_most_to_sockets() {
         let text = r#"{"seconds": 1.0, "interfaces": [
             {"name": "eth1", "takes_gate": true, "receive_pps": 9.5, "outside": true},
-            {"name": "q\"\u007f", "takes_gate": true, "receive_pps": 9.5, "master": "br0"}, {"name": "wg0"},
+            {"name": "q\"\u007f", "takes_gate": true, "receive_pps": 1.5, "outside": true}, {"name": "wg0"},
+            {"name": "veth1", "takes_gate": true, "receive_pps": 9.5, "master": "br0", "outside": true},
+            {"name": "docker0", "takes_gate": true, "receive_pps": 9.5},
             {"name": "eth0.7", "takes_gate": true, "receive_pps": 9.0, "steered": ["rx-0"], "lower": ["eth1"],
              "outside": true}]}"#;
         let text = file(&serde_json::from_str(text).unwrap());
@@ -128,5 +148,21 @@ mod tests {
             .collect();
         ConfigFile::parse(Path::new("w.toml"), on.as_bytes())
             .unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    #[test]
+    fn a_thousand_interfaces_make_no_file_that_is_too_large_to_read() {
+        let veth = |number| InterfaceReading {
+            name: format!("veth{number:011}"),
+            takes_gate: true,
+            master: Some("br0".into()),
+            ..InterfaceReading::default()
+        };
+        let mut interfaces: Vec<_> = (0..1000).map(veth).collect();
+        let takes_gate = true;
+        interfaces.push(InterfaceReading { name: "br0".into(), takes_gate, ..Default::default() });
+        let text = file(&Reading { interfaces, ..Reading::default() });
+        assert!(text.len() < SIZE_MAX as usize / 2, "{}", text.len());
+        assert!(text.contains("[interface.br0]\nprotect = true\n"), "{text}");
     }
 }

@@ -23,7 +23,7 @@ use serde::Serialize;
 
 pub use self::diagnosis::{Diagnosis, Verdict};
 pub use self::print::lines;
-pub use self::reading::Reading;
+pub use self::reading::{InterfaceReading, Reading};
 use self::sample::Looker;
 use crate::error::{Error, Result};
 use crate::named_file;
