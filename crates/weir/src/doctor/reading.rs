@@ -148,11 +148,12 @@ pub struct InterfaceReading {
     pub driver: Option<String>,
     /// Whether weir runs on it: its packets begin with an Ethernet or an IP header.
     pub takes_gate: bool,
-    /// Those of these interfaces that it is on top of, as a bridge, a bond or a VLAN is: they count the same packets.
+    /// Those of these interfaces that it is on top of, as a bridge, a bond, a VLAN or PPPoE is: they count the same
+    /// packets.
     pub lower: Vec<String>,
     /// The bridge, bond or the like whose port it is.
     pub master: Option<String>,
-    /// It is hardware, or on top of such: others than this host's own containers send to it.
+    /// It is hardware or PPP, or on top of such: others than this host's own containers send to it.
     pub outside: bool,
     /// Its IP addresses.
     pub addresses: Vec<IpAddr>,

@@ -44,6 +44,11 @@ const THREADS_MAX: usize = 256;
 /// Programs that change what weir changes, or what it goes by.
 const NEIGHBOURS: [&str; 2] = ["bpftune", "irqbalance"];
 
+/// `/sys/class/net/*/type` of PPP.
+const ARPHRD_PPP: &str = "512";
+/// Drivers that count a full ring neither as missed nor as fifo errors.
+const RING_UNCOUNTED: [&str; 3] = ["ena", "virtio_net", "vmxnet3"];
+
 /// Looks at a host.
 pub struct Looker {
     links: Links,
@@ -201,6 +206,7 @@ impl Looker {
         readings.sort_by(|(_, one), (_, other)| other.receive_pps.total_cmp(&one.receive_pps));
         let names: Vec<String> =
             readings.iter().take(ASKED_MAX).map(|(_, reading)| reading.name.clone()).collect();
+        let pppoe = fs::read_to_string("/proc/thread-self/net/pppoe").unwrap_or_default();
         for (ifindex, reading) in readings.iter_mut().take(ASKED_MAX) {
             self.ask(*ifindex, sysfs.as_ref(), reading, running);
             if let Some((discarded_pps, reason)) = between.discarded(*ifindex) {
@@ -211,9 +217,14 @@ impl Looker {
                 let exists = |sysfs: &NetSysfs| sysfs.exists(&reading.name, attribute);
                 sysfs.as_ref().map(exists).is_some_and(|exists| exists.unwrap_or(false))
             };
-            reading.outside = has("device");
-            let below = names.iter().filter(|name| has(&format!("lower_{name}")));
-            reading.lower = below.cloned().collect();
+            let layer = sysfs.as_ref().and_then(|sysfs| sysfs.read(&reading.name, "type").ok());
+            let is_ppp = layer.is_some_and(|layer| layer.trim() == ARPHRD_PPP);
+            reading.outside = is_ppp || has("device");
+            let is_below = |name: &str| {
+                has(&format!("lower_{name}"))
+                    || is_ppp && pppoe_devices(&pppoe).any(|it| it == name)
+            };
+            reading.lower = names.iter().filter(|name| is_below(name)).cloned().collect();
         }
         // One on top of another may be below a third.
         for _ in &names {
@@ -237,6 +248,11 @@ impl Looker {
         let name = reading.name.clone();
         reading.addresses = self.links.addresses(ifindex).unwrap_or_default();
         reading.driver = ethtool::driver(&name).ok();
+        if let Some(driver) = reading.driver.as_deref().filter(|it| RING_UNCOUNTED.contains(it)) {
+            self.unseen.insert(format!(
+                "ring drops of {name} (its driver {driver} does not count them there: `ethtool -S {name}`)"
+            ));
+        }
         reading.native_cost = attach::native_cost(reading.driver.as_deref()).map(Into::into);
         if let Ok((queues, most)) = ethtool::receive_queues(&name) {
             (reading.queues, reading.queues_max) = (Some(queues), Some(most));
@@ -295,6 +311,11 @@ fn softnets(text: &str) -> BTreeMap<u32, Softnet> {
     text.lines().filter_map(line).collect()
 }
 
+/// The interfaces below PPPoE sessions (`pppoe_seq_show()`). Which session is which PPP interface's is not told.
+fn pppoe_devices(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().skip(1).filter_map(|line| line.split_ascii_whitespace().nth(2))
+}
+
 /// Of the calling thread's network namespace.
 pub(super) fn sysctl(name: &str) -> Option<String> {
     fs::read_to_string(format!("/proc/sys/{name}")).ok()
@@ -349,5 +370,7 @@ mod tests {
         let new = softnets(&(row("0") + &row("5")));
         assert_eq!(new[&5], Softnet { processed: 10, dropped: 2, squeezed: 1 });
         assert!(softnets("x y z\n1\n").is_empty());
+        let pppoe = "Id       Address              Device\n0000002A 02:00:00:00:00:01     eth0\n";
+        assert_eq!(pppoe_devices(pppoe).collect::<Vec<_>>(), ["eth0"]);
     }
 }

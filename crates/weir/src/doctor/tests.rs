@@ -544,6 +544,10 @@ fn each_packet_is_counted_once_and_weir_runs_where_most_go_to_sockets() {
             vec![interface("eth0", 800e3, &[], None), interface("eth0.7", 700e3, &["eth0"], None)],
         ),
         (
+            "ppp0",
+            vec![interface("eth0", 800e3, &[], None), interface("ppp0", 800e3, &["eth0"], None)],
+        ),
+        (
             "eth0",
             vec![interface("eth0", 800e3, &[], None), interface("eth0.7", 100e3, &["eth0"], None)],
         ),

@@ -101,7 +101,7 @@ impl Reading {
     }
 
     /// Where weir is to run: on the interface that hands most packets to sockets, before any on which only this host's
-    /// own containers send. A port's packets go to its master, and those of a VLAN to the VLAN's interface.
+    /// own containers send. A port's packets go to its master, and those of a VLAN or of PPPoE to its interface.
     pub fn best(&self) -> Option<&InterfaceReading> {
         let own_pps = |each: &InterfaceReading| {
             let on_top = self.interfaces.iter().filter(|top| {
