@@ -11,7 +11,9 @@ use weir_bpf::sys::stat::Stat;
 use weir_bpf::units::IfIndex;
 use weir_bpf::verdict::{Kind, Reason, Verdict};
 
-use super::reading::{CpuReading, OwnerReading, SocketReading, TcpReading, UdpReading};
+use super::reading::{
+    ConntrackReading, CpuReading, IpReading, OwnerReading, SocketReading, TcpReading, UdpReading,
+};
 use super::sample::{Sample, host_sysctl, sysctl};
 use crate::cpu_times::CpuTimes;
 use crate::owners::{OwnedSocket, Owner, Process};
@@ -83,6 +85,27 @@ impl<'a> Between<'a> {
             }
         };
         self.later.cpus.iter().map(reading).collect()
+    }
+
+    /// What happened to IP.
+    pub fn ip(&self) -> Option<IpReading> {
+        let (before, after) = (self.earlier.ip?, self.later.ip?);
+        Some(IpReading {
+            received_pps: self.rate(before.in_receives, after.in_receives),
+            forwarded_pps: self.rate(before.forwarded, after.forwarded),
+        })
+    }
+
+    /// What happened in the connection tracking table.
+    pub fn conntrack(&self) -> Option<ConntrackReading> {
+        let number = |name: &str| sysctl(name)?.trim().parse().ok();
+        let (before, after) = (self.earlier.conntrack, self.later.conntrack);
+        Some(ConntrackReading {
+            entries: number("net/netfilter/nf_conntrack_count")?,
+            limit: number("net/netfilter/nf_conntrack_max")?,
+            drop_pps: self.rate(before.dropped, after.dropped),
+            given_up_per_sec: self.rate(before.given_up, after.given_up),
+        })
     }
 
     /// What happened to UDP.

@@ -19,6 +19,10 @@ pub struct Reading {
     pub kernel: String,
     /// Each CPU that is online.
     pub cpus: Vec<CpuReading>,
+    /// IP of both families.
+    pub ip: Option<IpReading>,
+    /// Connection tracking; `None` where it is not loaded.
+    pub conntrack: Option<ConntrackReading>,
     /// UDP of both families.
     pub udp: Option<UdpReading>,
     /// TCP of both families.
@@ -62,6 +66,30 @@ pub struct CpuReading {
     pub backlog_drop_pps: f64,
     /// How often receive processing ended with packets left over (`time_squeeze`).
     pub squeezed_per_sec: f64,
+}
+
+/// IP's counters. What GRO has merged counts once.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct IpReading {
+    /// Received, for this host or others.
+    pub received_pps: f64,
+    /// Of these, forwarded.
+    pub forwarded_pps: f64,
+}
+
+/// The connection tracking table of this network namespace.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ConntrackReading {
+    /// Its entries.
+    pub entries: u64,
+    /// How many it may have (`net.netfilter.nf_conntrack_max`, the whole host's); 0 is no limit.
+    pub limit: u64,
+    /// Packets that it dropped, for want of room or as invalid.
+    pub drop_pps: f64,
+    /// Entries that were given up for new ones.
+    pub given_up_per_sec: f64,
 }
 
 /// UDP's counters.

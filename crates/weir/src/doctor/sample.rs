@@ -21,7 +21,7 @@ use weir_bpf::sys::ethtool;
 use weir_bpf::sys::link::{LinkInfo, LinkStats, Links};
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sched::{SchedStat, SchedStatFile};
-use weir_bpf::sys::snmp::{self, TcpStats, UdpStats};
+use weir_bpf::sys::snmp::{self, IpStats, TcpStats, UdpStats};
 use weir_bpf::sys::sock_diag::SocketDiag;
 use weir_bpf::sys::stat::Stat;
 use weir_bpf::sys::sysfs::NetSysfs;
@@ -64,6 +64,8 @@ pub struct Sample {
     pub(super) at: Instant,
     pub(super) cpus: BTreeMap<u32, CpuTimes>,
     pub(super) softnet: BTreeMap<u32, Softnet>,
+    pub(super) ip: Option<IpStats>,
+    pub(super) conntrack: Conntrack,
     pub(super) udp: Option<UdpStats>,
     pub(super) tcp: Option<TcpStats>,
     pub(super) links: HashMap<IfIndex, LinkStats>,
@@ -86,6 +88,13 @@ pub struct Softnet {
     pub(super) processed: u64,
     pub(super) dropped: u64,
     pub(super) squeezed: u64,
+}
+
+/// Of all CPUs (`/proc/net/stat/nf_conntrack`).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Conntrack {
+    pub(super) dropped: u64,
+    pub(super) given_up: u64,
 }
 
 impl Looker {
@@ -147,6 +156,10 @@ impl Looker {
                 .seen("softnet_stat", softnet)
                 .map(|text| softnets(&text))
                 .unwrap_or_default(),
+            ip: self.seen("IP's counters", snmp::ip_stats()),
+            conntrack: fs::read_to_string("/proc/thread-self/net/stat/nf_conntrack")
+                .map(|text| conntrack(&text))
+                .unwrap_or_default(),
             udp: self.seen("UDP's counters", udp()),
             tcp: self.seen("TCP's counters", snmp::tcp_stats()),
             pollers,
@@ -161,6 +174,8 @@ impl Looker {
             seconds: between.seconds,
             kernel: kernel(),
             cpus: between.cpus(),
+            ip: between.ip(),
+            conntrack: between.conntrack(),
             udp: between.udp(),
             tcp: between.tcp(),
             sockets: between.sockets(),
@@ -311,6 +326,18 @@ fn softnets(text: &str) -> BTreeMap<u32, Softnet> {
     text.lines().filter_map(line).collect()
 }
 
+/// A line of names, and one of hexadecimal numbers for each CPU.
+fn conntrack(text: &str) -> Conntrack {
+    let mut lines = text.lines().map(str::split_ascii_whitespace);
+    let names: Vec<&str> = lines.next().into_iter().flatten().collect();
+    let sum = |name: &str| {
+        let Some(column) = names.iter().position(|each| *each == name) else { return 0 };
+        let hex = |word| u64::from_str_radix(word, 16).ok();
+        lines.clone().filter_map(|mut line| line.nth(column).and_then(hex)).sum()
+    };
+    Conntrack { dropped: sum("drop"), given_up: sum("early_drop") }
+}
+
 /// The interfaces below PPPoE sessions (`pppoe_seq_show()`). Which session is which PPP interface's is not told.
 fn pppoe_devices(text: &str) -> impl Iterator<Item = &str> {
     text.lines().skip(1).filter_map(|line| line.split_ascii_whitespace().nth(2))
@@ -370,6 +397,10 @@ mod tests {
         let new = softnets(&(row("0") + &row("5")));
         assert_eq!(new[&5], Softnet { processed: 10, dropped: 2, squeezed: 1 });
         assert!(softnets("x y z\n1\n").is_empty());
+        let table = "entries  insert_failed drop early_drop\n00000190  00000007 0000000f 00000001\n\
+                     00000190  00000000 00000010 00000000\n";
+        assert_eq!(conntrack(table), Conntrack { dropped: 31, given_up: 1 });
+        assert_eq!(conntrack(""), Conntrack::default());
         let pppoe = "Id       Address              Device\n0000002A 02:00:00:00:00:01     eth0\n";
         assert_eq!(pppoe_devices(pppoe).collect::<Vec<_>>(), ["eth0"]);
     }

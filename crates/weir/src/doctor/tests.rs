@@ -95,9 +95,16 @@ fn livelock(softirq: f64) -> Reading {
         host.cpus[1] =
             CpuReading { cpu: 1, softirq, packets_pps: 800_000.0, ..CpuReading::default() };
         host.interfaces[0].receive_pps = 800_000.0;
+        let owner = &mut host.sockets.as_mut().unwrap()[0].owners[0];
+        (owner.ran, owner.waited, owner.cpu) = (Some(0.03), Some(0.6), Some(1));
         // Else it would be told, too, that one CPU receives for all.
         host.interfaces[0].queues = None;
     })
+}
+
+fn conntrack(entries: u64, drop_pps: f64) -> Reading {
+    let table = ConntrackReading { entries, limit: 262_144, drop_pps, given_up_per_sec: 0.0 };
+    change(|host| host.conntrack = Some(table))
 }
 
 fn nat() -> DiversionStatus {
@@ -175,8 +182,31 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
                 ["2 receive queues", "eth0", "ethtool -N eth0 rx-flow-hash udp4 sdfn"],
             )],
         ),
+        // A router at its limit.
+        (
+            change(|host| {
+                *host = livelock(0.97);
+                host.sockets = healthy().sockets;
+                host.ip = Some(IpReading { received_pps: 800_000.0, forwarded_pps: 790_000.0 });
+            }),
+            vec![(
+                (Livelock, Possible, Contains),
+                ["800,000 packets/s by eth0, most of them forwarded", "", "weir run eth0"],
+            )],
+        ),
         // Half of a CPU is too much only if something is lost.
         (livelock(0.6), vec![]),
+        (
+            conntrack(262_144, 5_000.0),
+            vec![(
+                (ConntrackFull, Measured, No),
+                ["262,144 of 262,144 entries; 5,000 packets/s", "", "nf_conntrack_max=524288"],
+            )],
+        ),
+        (conntrack(262_144, 0.0), vec![((ConntrackFull, Likely, No), ["is full", "", "notrack"])]),
+        (conntrack(250_000, 0.0), vec![]),
+        // Invalid packets.
+        (conntrack(1_000, 5_000.0), vec![]),
         (
             change(|host| {
                 let lost = losing(owner(0.3, 0.6));

@@ -25,6 +25,8 @@ const LOST_MIN: f64 = 10.0;
 pub enum Cause {
     /// UDP's memory is used up.
     UdpMemory,
+    /// The connection tracking table is full.
+    ConntrackFull,
     /// Connection requests come faster than a listener can remember them.
     SynFlood,
     /// Receive processing takes the time that processes need.
@@ -127,12 +129,17 @@ impl Reading {
         pps >= 1.0 || pps * self.seconds >= LOST_MIN
     }
 
-    /// Packets that were lost here after the NIC had them.
-    pub(super) fn drop_pps(&self) -> f64 {
+    /// Packets that were lost at sockets.
+    pub(super) fn socket_drop_pps(&self) -> f64 {
         let udp = self.udp.as_ref().map_or(0.0, |udp| udp.queue_full_pps + udp.memory_pps);
         let tcp =
             self.tcp.as_ref().map_or(0.0, |tcp| tcp.request_drops_per_sec + tcp.cookies_per_sec);
-        udp + tcp + self.cpus.iter().map(|cpu| cpu.backlog_drop_pps).sum::<f64>()
+        udp + tcp
+    }
+
+    /// Packets that were lost here after the NIC had them.
+    pub(super) fn drop_pps(&self) -> f64 {
+        self.socket_drop_pps() + self.cpus.iter().map(|cpu| cpu.backlog_drop_pps).sum::<f64>()
     }
 
     /// The CPUs on which softirqs leave processes less than weir would.

@@ -11,7 +11,7 @@ use serde::Serialize;
 use self::finding::Finding;
 use self::notes::notes;
 use self::receiving::{
-    backlog_full, early_discard, livelock, one_cpu_receives, ring_full, syn_flood,
+    backlog_full, conntrack_full, early_discard, livelock, one_cpu_receives, ring_full, syn_flood,
 };
 use self::sockets::{Losses, accept_queues_full, sockets_full, udp_memory};
 use super::reading::Reading;
@@ -47,6 +47,7 @@ impl Diagnosis {
         let mut findings: Vec<Finding> = Vec::new();
         let losses = Losses::of_udp(reading);
         findings.extend(udp_memory(reading, &losses));
+        findings.extend(conntrack_full(reading));
         findings.extend(syn_flood(reading));
         findings.extend(livelock(reading, &losses));
         let interfaces = || reading.interfaces.iter();

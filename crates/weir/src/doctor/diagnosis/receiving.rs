@@ -1,12 +1,45 @@
 //! Receive processing that takes too much time, or loses what comes before any socket.
 
-use super::super::reading::{CpuReading, InterfaceReading, Reading};
-use super::finding::{BUSY_PPS, Cause, EXHAUSTED, Finding, Help, MOST, Sureness, hindered};
-use super::sockets::Losses;
+use super::super::reading::{CpuReading, InterfaceReading, IpReading, Reading};
+use super::finding::{BUSY_PPS, Cause, EXHAUSTED, FULL, Finding, Help, MOST, Sureness, hindered};
+use super::sockets::{KEPT_WAITING, Losses};
 use super::words::{count, percent, socket_of};
 
 /// Cookies, or requests dropped, of which there are fewer are a burst.
 const SYNS_PER_SEC: f64 = 10.0;
+
+/// A new connection's packet is dropped if no entry can be given up for it (`__nf_conntrack_alloc()`). The kernel counts
+/// these together with invalid packets, so the table must be full, too; from 95% on it gives entries up beforehand.
+pub(super) fn conntrack_full(reading: &Reading) -> Option<Finding> {
+    let table = reading.conntrack.as_ref().filter(|table| table.limit > 0)?;
+    let (entries, limit) = (table.entries as f64, table.limit as f64);
+    let lost = table.drop_pps + table.given_up_per_sec;
+    let sureness = match reading.is_loss(lost) {
+        true if entries >= FULL * limit => Sureness::Measured,
+        false if entries >= limit => Sureness::Likely,
+        _ => return None,
+    };
+    Some(Finding {
+        cause: Cause::ConntrackFull,
+        sureness,
+        what: format!(
+            "The connection tracking table is full: {} of {} entries; {} packets/s of new connections are dropped, and \
+             {}/s take the place of others",
+            count(entries),
+            count(limit),
+            count(table.drop_pps),
+            count(table.given_up_per_sec)
+        ),
+        whose: None,
+        weir: Help::None,
+        weir_does: "nothing by itself; but what it discards takes no entry, floods that fill no queue among it"
+            .into(),
+        advice: vec![
+            format!("on the host: sudo sysctl -w net.netfilter.nf_conntrack_max={}", table.limit.saturating_mul(2)),
+            "a `notrack` rule for what needs no state".into(),
+        ],
+    })
+}
 
 pub(super) fn syn_flood(reading: &Reading) -> Option<Finding> {
     let tcp = reading.tcp.as_ref()?;
@@ -57,6 +90,16 @@ pub(super) fn syn_flood(reading: &Reading) -> Option<Finding> {
     })
 }
 
+/// Whether processes suffer from what softirqs take of these CPUs. A router at its limit has nobody who does.
+fn is_suffered(reading: &Reading, starved: &[&CpuReading]) -> bool {
+    let mut owners = reading.sockets.iter().flatten().flat_map(|socket| &socket.owners);
+    reading.is_loss(reading.socket_drop_pps())
+        || owners.any(|owner| {
+            owner.waited.is_some_and(|waited| waited >= KEPT_WAITING)
+                && starved.iter().any(|cpu| Some(cpu.cpu) == owner.cpu)
+        })
+}
+
 pub(super) fn livelock(reading: &Reading, losses: &Losses) -> Option<Finding> {
     let starved = reading.starved();
     let first = starved.iter().max_by(|one, other| one.softirq.total_cmp(&other.softirq))?;
@@ -74,18 +117,32 @@ pub(super) fn livelock(reading: &Reading, losses: &Losses) -> Option<Finding> {
         }
         None => String::new(),
     };
+    let is_suffered = is_suffered(reading, &starved);
+    let takes = match is_suffered {
+        true => "the time that processes need",
+        false => "nearly all of a CPU, and no process is seen to wait for it",
+    };
+    let is_forwarded = |ip: &IpReading| ip.forwarded_pps > ip.received_pps / 2.0;
+    let forwarded = match reading.ip.as_ref().is_some_and(is_forwarded) {
+        true => ", most of them forwarded",
+        false => "",
+    };
     Some(Finding {
         cause: Cause::Livelock,
-        sureness: if first.packets_pps >= BUSY_PPS { Sureness::Measured } else { Sureness::Likely },
+        sureness: match is_suffered {
+            false => Sureness::Possible,
+            true if first.packets_pps >= BUSY_PPS => Sureness::Measured,
+            true => Sureness::Likely,
+        },
         what: format!(
-            "Receiving takes the time that processes need: {} of CPU {} is softirqs, for {} packets/s by {}{lost}",
+            "Receiving takes {takes}: {} of CPU {} is softirqs, for {} packets/s by {}{forwarded}{lost}",
             percent(first.softirq),
             cpus.join(", "),
             count(interface.receive_pps),
             interface.name
         ),
         whose: victim.map(|socket| socket.whose.clone()),
-        weir: reading.cures(at),
+        weir: if is_suffered { reading.cures(at) } else { Help::Contains },
         weir_does: hindered(
             reading,
             at,

@@ -13,7 +13,7 @@ const AT_LIMIT: f64 = 0.9;
 /// A thread that ran for less of the time than this does not read.
 const ASLEEP: f64 = 0.005;
 /// A thread that wanted to run for longer than this and did not is kept from its work by others.
-const KEPT_WAITING: f64 = 0.25;
+pub(super) const KEPT_WAITING: f64 = 0.25;
 /// What to do for a reader whose CPU others have.
 const OWN_CPU: &str = "a CPU of its own for the reader (systemd: AllowedCPUs=), or more of this one (nice, CPUWeight=)";
 /// What weir does where nothing is known of the reader.
