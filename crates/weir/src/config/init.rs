@@ -69,7 +69,7 @@ fn file(reading: &Reading) -> String {
     let diagnosis = Diagnosis::of(reading);
     let mut text = String::from(
         "# weir's settings on this host; `weir config check` says whether they are valid, and `weir config show` what\n\
-         # holds. After a change: `sudo systemctl reload weir`, or SIGHUP.\n\
+         # holds. After a change: `sudo systemctl restart weir`; `reload` says in the journal what it cannot change.\n\
          #\n\
          # `weir doctor` said:\n",
     );
