@@ -44,8 +44,9 @@ static __always_inline __u32 igmp_reason(__u8 ttl, __be32 destination)
 		       : WEIR_REASON_ICMP;
 }
 
-/* A link-local address, or none yet. */
-static __always_inline bool is_of_link6(const __u32 *source)
+/* A link-local address, or none yet. A function of its own for its callers'
+ * frames: Linux 6.1 has no room to spare in them. */
+static __noinline bool is_of_link6(const __u32 *source)
 {
 	return (source[0] & bpf_htonl(0xffc00000)) == bpf_htonl(0xfe800000) ||
 	       !(source[0] | source[1] | source[2] | source[3]);
