@@ -353,8 +353,7 @@ static __always_inline __u64 waste(struct weir_input *input, __u64 took,
 	/* A whole poll for nothing tells what one packet costs. */
 	if (discarded >= work) {
 		input->wasted_ns += took;
-		input->vain_ns +=
-			took < WEIR_POLL_NS_MAX ? took : WEIR_POLL_NS_MAX;
+		input->vain_ns += poll_time(took);
 		input->vain_packets += discarded;
 		if (input->vain_packets > VAIN_PACKETS) {
 			input->vain_ns /= 2;

@@ -29,8 +29,7 @@ static __always_inline void account_charge(struct weir_account *account,
 	account->in_poll = 0;
 	/* What it had without a limit is no debt, nor is what no poll takes. */
 	if (account->limited_until_ns)
-		account->tokens_ns -=
-			ns < WEIR_POLL_NS_MAX ? ns : WEIR_POLL_NS_MAX;
+		account->tokens_ns -= poll_time(ns);
 }
 
 /* On the CPU of the poll that has just ended. */

@@ -142,4 +142,10 @@ static __always_inline __u64 account_cost(const struct weir_account *account)
 	return cost ?: 1;
 }
 
+/* What a poll is taken to have lasted. */
+static __always_inline __u64 poll_time(__u64 took)
+{
+	return took < WEIR_POLL_NS_MAX ? took : WEIR_POLL_NS_MAX;
+}
+
 #endif /* WEIR_SHARED_H */

@@ -86,11 +86,8 @@ static __always_inline void settle(struct weir_softirq *softirq, __u64 now)
 	softirq->used_ns += took;
 	if (softirq->time != WEIR_SOFTIRQ_TAKEN)
 		return;
-	/* No poll lasts longer: the host of a virtual machine had the CPU. */
-	if (took > WEIR_POLL_NS_MAX)
-		took = WEIR_POLL_NS_MAX;
-	softirq->taken_ns += took;
-	softirq->period_taken_ns += took;
+	softirq->taken_ns += poll_time(took);
+	softirq->period_taken_ns += poll_time(took);
 }
 
 SEC("tp_btf/softirq_raise")

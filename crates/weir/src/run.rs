@@ -44,10 +44,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     }
     let config = Config::load(&args.settings, &args.interfaces)?;
     let interfaces = interfaces(args, &config)?;
-    for interface in &interfaces {
-        config.check_forward(Some(interface))?;
-        config.check_cpus(Some(interface))?;
-    }
+    interfaces.iter().try_for_each(|interface| config.check(Some(interface), true))?;
     let host = Rc::new(Host::open()?);
     // A file that is a group's takes a capability that nothing else does.
     let open = || Listener::open(&host, args.lazy_group.as_ref());

@@ -25,8 +25,8 @@ pub struct Gate {
     alarm: Alarm,
 }
 
-/// How long gates sample for somebody who does not say again that he reads.
-const SAMPLED_FOR: Duration = Duration::from_secs(1);
+/// How long gates count and sample for somebody who does not say again that he reads.
+const ASKED_FOR: Duration = Duration::from_secs(1);
 
 /// What it had counted at one moment.
 #[derive(Clone, Debug)]
@@ -57,14 +57,15 @@ impl Gate {
         })
     }
 
-    /// Has it count for so long, if it sleeps. What it discards does not depend on it.
-    pub fn watch(&self, time: Duration) {
-        self.alarm.watch(time.into());
+    /// Has it count for a second, if it sleeps, and no longer unless it is told again. What it discards does not depend on
+    /// it.
+    pub fn watch(&self) {
+        self.alarm.watch(ASKED_FOR.into());
     }
 
     /// Has it sample what it discards for a second, and no longer unless it is told again.
     pub fn sample(&self) {
-        self.alarm.sample(SAMPLED_FOR.into());
+        self.alarm.sample(ASKED_FOR.into());
     }
 
     /// Reads the maps, and with them what the daemon has published of the channels that are in no map any

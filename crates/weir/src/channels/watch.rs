@@ -17,11 +17,6 @@ use crate::owners::{Owners, Ownership};
 use crate::rundir::{RUN_DIR, RunDir};
 use crate::status::{InterfaceStatus, SCHEMA};
 
-/// Gates that sleep are told to count this often...
-const WATCH_EVERY: Duration = Duration::from_millis(500);
-/// ...for so long: nobody else who looks, and then ends, ends it for others.
-const WATCHED_FOR: Duration = Duration::from_secs(2);
-
 /// The gates that are looked at.
 pub struct Watch {
     dir: Option<RunDir>,
@@ -77,8 +72,8 @@ impl Watch {
     ) -> Result<Option<Report>> {
         let mut earlier = None;
         if !interval.is_zero() {
-            self.gates.iter().for_each(|gate| gate.watch(WATCHED_FOR));
             self.sources.iter_mut().for_each(Sources::begin);
+            self.ask();
             earlier = Some((self.look()?, self.owned()));
             if !self.pass(interval, &mut wait) {
                 return Ok(None);
@@ -100,19 +95,24 @@ impl Watch {
     /// Lets the time pass; reads samples meanwhile, if they are asked for.
     fn pass(&mut self, interval: Duration, wait: &mut impl FnMut(Duration) -> bool) -> bool {
         let until = Instant::now() + interval;
-        let step = if self.sources.is_empty() { WATCH_EVERY } else { READ_EVERY.min(WATCH_EVERY) };
         loop {
-            self.gates.iter().for_each(|gate| gate.watch(WATCHED_FOR));
-            self.sources.iter().zip(&self.gates).for_each(|(_, gate)| gate.sample());
             let left = until.saturating_duration_since(Instant::now());
-            if !wait(left.min(step)) {
+            if !wait(left.min(READ_EVERY)) {
                 return false;
             }
             self.sources.iter_mut().for_each(Sources::read);
-            if left <= step {
+            if left <= READ_EVERY {
                 return true;
             }
+            self.ask();
         }
+    }
+
+    /// Has the gates count for a moment more, and sample if that is asked for: whoever else looks, and then ends, ends it
+    /// for nobody.
+    fn ask(&self) {
+        self.gates.iter().for_each(Gate::watch);
+        self.sources.iter().zip(&self.gates).for_each(|(_, gate)| gate.sample());
     }
 
     fn look(&self) -> Result<Vec<Look>> {

@@ -43,10 +43,7 @@ impl Reloader {
     /// from protecting these `interfaces`, what was known stays known.
     pub fn read(&mut self, interfaces: &[String]) -> Result<()> {
         let config = self.config.again()?;
-        for interface in interfaces {
-            config.check_forward(Some(interface))?;
-            config.check_cpus(Some(interface))?;
-        }
+        interfaces.iter().try_for_each(|interface| config.check(Some(interface), true))?;
         self.config = config;
         Ok(())
     }

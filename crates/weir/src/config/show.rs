@@ -29,12 +29,7 @@ pub fn check(args: &CheckArgs) -> Result<()> {
     })?;
     let config = Config::of_file(file);
     let sections = once(None).chain(config.sections().map(Some));
-    for section in sections {
-        config.check_forward(section)?;
-        if args.host {
-            config.check_cpus(section)?;
-        }
-    }
+    sections.into_iter().try_for_each(|section| config.check(section, args.host))?;
     out::print(|out| writeln!(out, "{}: valid", args.file.display()))
 }
 

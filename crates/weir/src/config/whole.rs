@@ -112,8 +112,14 @@ impl Config {
         protected.map(|(name, _)| name.clone()).collect()
     }
 
+    /// Whether what is said of an interface contradicts itself, or does not fit this `host`.
+    pub fn check(&self, interface: Option<&str>, host: bool) -> Result<(), Error> {
+        self.check_forward(interface)?;
+        if host { self.check_cpus(interface) } else { Ok(()) }
+    }
+
     /// Whether an interface's gate is where the fast path is, if it has one; `None`: one without a section.
-    pub fn check_forward(&self, interface: Option<&str>) -> Result<(), Error> {
+    fn check_forward(&self, interface: Option<&str>) -> Result<(), Error> {
         let effective = interface.map_or_else(|| self.of_any(), |name| self.of(name));
         if !effective.forwards() || effective.attach() == Attach::Native {
             return Ok(());
@@ -128,7 +134,7 @@ impl Config {
     }
 
     /// Whether this host has the CPUs that an interface's threads are to run on; `None`: one without a section.
-    pub fn check_cpus(&self, interface: Option<&str>) -> Result<(), Error> {
+    fn check_cpus(&self, interface: Option<&str>) -> Result<(), Error> {
         let effective = interface.map_or_else(|| self.of_any(), |name| self.of(name));
         let cpus = effective.cpus();
         let Some(CpuList(wanted)) = &cpus.value else { return Ok(()) };

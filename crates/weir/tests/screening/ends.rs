@@ -1,0 +1,250 @@
+//! How a screen begins, ends, and takes another's place.
+
+use super::*;
+
+/// A dead screen accepts no flow again that was forgotten.
+#[test]
+fn a_flow_in_use_is_not_forgotten() {
+    let path = Path::new();
+    let rules = ConfigFile::new("screening-idle", RULES);
+    let mut screen = Screen::start(&path, &rules, &["--idle", "1s"]);
+    let client = socket(&path.client, "198.18.0.2:4000");
+    let server = socket(&path.server, &format!("{SERVER}:5000"));
+    let there = format!("{SERVER}:5000");
+    echoes(&client, &server, &there);
+    screen.kill();
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(4) {
+        echoes(&client, &server, &there);
+    }
+    // As long as it may be remembered, nothing is sent.
+    server.set_read_timeout(Some(Duration::from_millis(2500))).unwrap();
+    server.recv(&mut [0; 16]).unwrap_err();
+    assert!(!arrives(&client, &server, &there), "it is forgotten");
+}
+
+#[test]
+fn a_screen_that_is_to_fail_open_does_so_when_it_is_stopped_and_when_it_is_killed() {
+    let path = Path::new();
+    let rules = ConfigFile::new("screening-open", RULES);
+    let mut screen = Screen::start(&path, &rules, &["--fail", "open"]);
+    let client = socket(&path.client, "198.18.0.2:4000");
+    let server = socket(&path.server, &format!("{SERVER}:5001"));
+    let there = format!("{SERVER}:5001");
+    assert!(!arrives(&client, &server, &there));
+    screen.signal(Signal::STOP);
+    wait_until("a stopped screen lets packets pass", || arrives(&client, &server, &there));
+    screen.signal(Signal::CONT);
+    wait_until("it goes on", || !arrives(&client, &server, &there));
+    screen.kill();
+    wait_until("a dead one lets packets pass", || arrives(&client, &server, &there));
+    clear(&path);
+}
+
+#[test]
+fn a_screen_that_another_has_replaced_takes_nothing_away() {
+    let path = Path::new();
+    let rules = ConfigFile::new("rules", RULES);
+    let (client, server) =
+        (socket(&path.client, "198.18.0.2:4000"), socket(&path.server, "198.19.0.2:5000"));
+    let closed = socket(&path.server, "198.19.0.2:5001");
+    for options in [["--attach", "tc"], ["--attach", "native"]] {
+        let options = [&options[..], &["--fail", "open"]].concat();
+        let mut first = Screen::start(&path, &rules, &options);
+        let _second = Screen::start(&path, &rules, &options);
+        first.signal(Signal::TERM);
+        first.child.wait().unwrap();
+        echoes(&client, &server, "198.19.0.2:5000");
+        assert!(!arrives(&client, &closed, "198.19.0.2:5001"));
+    }
+}
+
+#[test]
+fn mistakes_are_told_with_their_place_and_nothing_is_attached() {
+    let rules = ConfigFile::new("screening-wrong", "accept tcp\naccept udp to any prot 53\n");
+    let output = Command::new(WEIR).args(["screen", rules.path(), "--check"]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said.contains("line 2, column 19: \"prot\" has no place here"), "{said}");
+    let output = Command::new(WEIR).args(["screen", "/dev/zero", "--check"]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said.contains("cannot read /dev/zero: it is larger than"), "{said}");
+}
+
+#[test]
+fn where_one_side_is_not_to_be_had_the_other_stays_open() {
+    let path = Path::new();
+    let rules = ConfigFile::new("screening-sides", "");
+    sh(&path.router, "ip tuntap add tun0 mode tun; ip link set tun0 up");
+    for (outside, says) in [
+        ("nosuch", "no interface named"),
+        ("in", "cannot be both sides"),
+        ("tun0", "packets of tun0 have no Ethernet header"),
+    ] {
+        let output = path.weir(&["screen", rules.path(), "--in", "in", "--out", outside]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(1) && said.contains(says), "{said}");
+        let left = path.weir(&["screen", "--clear", "in"]);
+        let left = String::from_utf8(left.stderr).unwrap();
+        assert_eq!(left, "in: there was no wall\n", "of {outside}");
+    }
+}
+
+/// A bridge has no driver that takes a program.
+#[test]
+fn a_screen_that_is_refused_changes_nothing() {
+    for place in ["tc", "native"] {
+        let path = Path::new();
+        let rules = ConfigFile::new(&format!("screening-refused-{place}"), RULES);
+        sh(&path.router, "ip link add bridge type bridge; ip link set bridge up");
+        let mut screen = Screen::start(&path, &rules, &["--attach", place]);
+        let client = socket(&path.client, "198.18.0.2:4000");
+        let server = socket(&path.server, &format!("{SERVER}:5000"));
+        let there = format!("{SERVER}:5000");
+        echoes(&client, &server, &there);
+        let refused = path.weir(&[
+            "screen",
+            rules.path(),
+            "--in",
+            "in",
+            "--out",
+            "bridge",
+            "--attach",
+            "native",
+        ]);
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(1), "{said}");
+        assert!(said.contains("cannot put a wall in front of bridge"), "{said}");
+        echoes(&client, &server, &there);
+        let stats = screen.stats();
+        assert_eq!(of_rule(&stats, "port 5000", "packets"), 4, "by the wall that stood: {stats}");
+        let left = path.weir(&["screen", "--clear", "bridge"]);
+        assert_eq!(String::from_utf8(left.stderr).unwrap(), "bridge: there was no wall\n");
+        let link = sh(&path.router, "ip link show in");
+        assert_eq!(link.contains("prog/xdp"), place == "native", "{link}");
+    }
+}
+
+#[test]
+fn a_screen_at_another_place_takes_over_what_stands_there() {
+    for (place, other) in [("tc", "native"), ("native", "tc")] {
+        let path = Path::new();
+        let rules = ConfigFile::new(&format!("screening-from-{place}"), RULES);
+        Screen::start(&path, &rules, &["--attach", place]).kill();
+        let mut screen = Screen::start(&path, &rules, &["--attach", other]);
+        let client = socket(&path.client, "198.18.0.2:4000");
+        let server = socket(&path.server, &format!("{SERVER}:5000"));
+        let closed = socket(&path.server, &format!("{SERVER}:5001"));
+        echoes(&client, &server, &format!("{SERVER}:5000"));
+        assert!(!arrives(&client, &closed, &format!("{SERVER}:5001")), "from {place}");
+        screen.kill();
+        clear(&path);
+        echoes(&client, &closed, &format!("{SERVER}:5001"));
+    }
+}
+
+#[test]
+fn a_wall_that_is_gone_leaves_no_queueing_discipline_of_its_own() {
+    let path = Path::new();
+    sh(&path.router, "tc qdisc add dev out clsact");
+    let rules = ConfigFile::new("screening-clsact", RULES);
+    // The second finds the first one's.
+    for _ in 0..2 {
+        Screen::start(&path, &rules, &[]).kill();
+    }
+    let cleared = path.weir(&["screen", "--clear", "in", "--clear", "out", "--clear", "out"]);
+    let said = String::from_utf8(cleared.stderr).unwrap();
+    let expected = "in: the wall is gone\nout: the wall is gone\nout: there was no wall\n";
+    assert_eq!(said, expected);
+    assert_eq!(sh(&path.router, "tc qdisc show dev in clsact"), "");
+    assert!(sh(&path.router, "tc qdisc show dev out clsact").contains("clsact"));
+}
+
+/// What a screen says that ends of its own accord, and fails.
+fn last_words(screen: &mut Screen) -> String {
+    wait_until("it ends", || screen.child.try_wait().unwrap().is_some());
+    assert_eq!(screen.child.wait().unwrap().code(), Some(1));
+    let mut said = String::new();
+    screen.child.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
+    said
+}
+
+#[test]
+fn a_screen_without_its_wall_fails() {
+    for (place, remove) in [
+        ("native", "ip link set in xdpdrv off"),
+        ("tc", "tc qdisc del dev in clsact"),
+        ("tc", "ip link del in"),
+    ] {
+        let path = Path::new();
+        let rules = ConfigFile::new(&format!("screening-without-{place}"), RULES);
+        let mut screen = Screen::start(&path, &rules, &["--attach", place]);
+        sh(&path.router, remove);
+        let said = last_words(&mut screen);
+        assert!(said.contains("the wall of in is gone"), "{remove}: {said}");
+        assert!(said.contains("out stays closed"), "{remove}: {said}");
+        assert!(!said.contains("Kernel"), "{remove}: {said}");
+    }
+}
+
+/// A filter that accepts every packet, so that none behind it sees one.
+fn accept_all(options: &str) -> String {
+    format!("tc filter add dev in ingress {options} protocol all u32 match u32 0 0 flowid 1:1")
+}
+
+#[test]
+fn no_filter_passes_packets_by_a_wall() {
+    let path = Path::new();
+    let rules = ConfigFile::new("screening-before", RULES);
+    sh(&path.router, "tc qdisc add dev in clsact");
+    sh(&path.router, &accept_all(""));
+    let mut screen = Screen::start(&path, &rules, &[]);
+    sh(&path.router, &accept_all(""));
+    let client = socket(&path.client, "198.18.0.2:4000");
+    let server = socket(&path.server, &format!("{SERVER}:5000"));
+    let closed = socket(&path.server, &format!("{SERVER}:5001"));
+    assert!(!arrives(&client, &closed, &format!("{SERVER}:5001")), "filters come behind the wall");
+    echoes(&client, &server, &format!("{SERVER}:5000"));
+    sh(&path.router, &accept_all("chain 1 pref 1"));
+    screen.stats();
+    screen.kill();
+    clear(&path);
+    sh(&path.router, &accept_all("pref 1"));
+    let refused = path.weir(&["screen", rules.path(), "--in", "in", "--out", "out"]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        said.contains("on in, and may pass packets by it: a tc filter with preference 1"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_screen_fails_once_a_filter_comes_before_its_wall() {
+    let path = Path::new();
+    let rules = ConfigFile::new("screening-behind", RULES);
+    let mut screen = Screen::start(&path, &rules, &[]);
+    // Of filters with the wall's preference, the newest is the first.
+    sh(&path.router, "tc filter add dev in ingress pref 1 protocol all bpf bytecode '1,6 0 0 0'");
+    let said = last_words(&mut screen);
+    assert!(
+        said.contains("has come before the wall of in, and may pass packets by it: a tc filter"),
+        "{said}"
+    );
+    assert!(said.contains("in stays closed"), "{said}");
+}
+
+#[test]
+fn a_screen_that_another_has_replaced_fails_and_a_wall_in_use_is_not_cleared() {
+    let path = Path::new();
+    let rules = ConfigFile::new("screening-in-use", RULES);
+    let mut first = Screen::start(&path, &rules, &[]);
+    let mut second = Screen::start(&path, &rules, &["--attach", "native"]);
+    assert!(last_words(&mut first).contains("the wall of in is gone"));
+    let refused = path.weir(&["screen", "--clear", "in"]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(said.contains(&format!("process {}", second.child.pid())), "{said}");
+    second.stats();
+}
