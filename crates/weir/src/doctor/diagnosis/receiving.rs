@@ -7,6 +7,7 @@ use super::words::{count, percent, socket_of};
 
 /// Cookies, or requests dropped, of which there are fewer are a burst.
 const SYNS_PER_SEC: f64 = 10.0;
+const FLOOD: &str = "Connection requests come faster than their listener can remember them";
 
 /// A new connection's packet is dropped if no entry can be given up for it (`__nf_conntrack_alloc()`). The kernel counts
 /// these together with invalid packets, so the table must be full, too; from 95% on it gives entries up beforehand.
@@ -54,7 +55,6 @@ pub(super) fn syn_flood(reading: &Reading) -> Option<Finding> {
     if cookies >= dropped && reading.sockets.is_some() && flooded.is_none() {
         return None;
     }
-    const FLOOD: &str = "Connection requests come faster than their listener can remember them";
     let at = reading.best();
     let mut advice = vec![reading.try_weir(at)];
     let (sureness, what) = if cookies >= dropped {
