@@ -57,8 +57,7 @@ impl Host {
     /// Polled by a NAPI thread without weir, as a veth is with GRO; so the thread outlives weir.
     fn begin_threaded(&self) {
         self.network.poll_by_napi();
-        let near = &self.network.near;
-        near.run(|| NetSysfs::open().unwrap().write(NEAR, "threaded", "1")).unwrap().unwrap();
+        self.network.set_threaded("1");
         wait_until("there is a NAPI thread", || self.network.napi_threads().len() == 1);
     }
 

@@ -156,6 +156,13 @@ impl Network {
     }
 
     /// Polls without a packet, and nanoseconds between two, by which interrupts are deferred.
+    pub fn set_threaded(&self, value: &str) {
+        self.near
+            .run(|| NetSysfs::open().unwrap().write(NEAR, "threaded", value))
+            .unwrap()
+            .unwrap();
+    }
+
     pub fn deferral(&self) -> [String; 2] {
         let read = || {
             let sysfs = NetSysfs::open().unwrap();

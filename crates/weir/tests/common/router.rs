@@ -6,11 +6,12 @@ use std::process::Command;
 use weir_bpf::counters::CountersReader;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::netns::NetNs;
+use weir_bpf::sys::sched;
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::traffic::FlowSpec;
 use weir_bpf::verdict::Reason;
 
-use super::{Cpus, Daemon, NEAR, NEAR2, Network};
+use super::{Cpus, Daemon, NEAR, NEAR2, Network, wait_until};
 
 /// The second egress, and a host there.
 pub const OUT: &str = "out";
@@ -76,6 +77,17 @@ impl Router {
         let daemon = Daemon::start_sleepy(&self.network, &[&["--cpus", &cpu], options].concat());
         let map = self.network.interface_status()["counters_map_id"].as_u64().unwrap();
         (daemon, CountersReader::open(map.try_into().unwrap()).unwrap())
+    }
+
+    /// Runs `body` without weir, with packets polled where weir has them polled: by a thread on the CPU of the programs.
+    /// softirqs poll what comes over a veth on its sender's CPU, and then receiving costs these programs nothing.
+    pub fn polled_by_thread<T>(&self, body: impl FnOnce() -> T) -> T {
+        self.network.set_threaded("1");
+        wait_until("there is a NAPI thread", || self.network.napi_threads().len() == 1);
+        sched::set_affinity(self.network.napi_threads()[0], &[self.cpus.cpu]).unwrap();
+        let result = body();
+        self.network.set_threaded("0");
+        result
     }
 
     /// UDP packets from one port to a host behind the router, or to itself.
