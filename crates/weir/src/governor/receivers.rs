@@ -114,8 +114,8 @@ impl Receivers {
 
     /// What a channel's packets weigh.
     ///
-    /// Requests past a listener's queue weigh what it weighs, unless it is known to have no clients, and need not be in
-    /// reach; so do strays, which may answer a cookie, as long as there are such requests.
+    /// Requests past a listener's queue weigh what it weighs, unless it is known to have no clients, need not be in reach,
+    /// and has other receivers beside it; so do strays, which may answer a cookie, as long as there are such requests.
     /// `besides`: the channels that there are.
     pub(super) fn weigh(&self, channel: &Channel, besides: &[Channel]) -> f64 {
         let (_, usual) = shares::usual(channel.kind);
@@ -129,13 +129,16 @@ impl Receivers {
         said.unwrap_or(alone) * receiver.unwrap_or(1.0)
     }
 
-    /// Whether somebody may wait for what a listener is sent beside its connections.
+    /// Whether somebody is taken to wait for what a listener is sent beside its connections. Its first client may, but beside
+    /// other receivers a listener without any is not believed.
     fn awaits(&self, channel: &Channel, besides: &[Channel]) -> bool {
         let received = received(channel);
         let requests = Channel { kind: Kind::TcpRequest, ..*channel };
         let is_served = |port| lock(&self.served).get(&port).copied().unwrap_or(true);
         let served = received.local_port().is_some_and(is_served);
-        (served || self.settings().protects(&received)) && besides.contains(&requests)
+        let believed =
+            served || self.settings().protects(&received) || !has_others(channel, besides);
+        believed && besides.contains(&requests)
     }
 
     /// What bounds a channel's packets. Requests that somebody waits for are delivered, by cookie: whoever discards some
@@ -145,9 +148,7 @@ impl Receivers {
         if channel.kind != Kind::TcpRequest || !self.awaits(channel, besides) {
             return shares::usual(channel.kind).0;
         }
-        let others = |each: &&Channel| received(each) != received(channel);
-        let queued = |each: &Channel| shares::usual(each.kind).0 == Bound::Queue;
-        if besides.iter().filter(others).any(queued) { Bound::Queue } else { Bound::Unknown }
+        if has_others(channel, besides) { Bound::Queue } else { Bound::Unknown }
     }
 
     /// A channel's; as far as the user has said, if its receivers are not known.
@@ -161,6 +162,13 @@ impl Receivers {
 pub(super) fn received(channel: &Channel) -> Channel {
     let is_of_listener = matches!(channel.kind, Kind::TcpRequest | Kind::TcpStray);
     Channel { kind: if is_of_listener { Kind::Tcp } else { channel.kind }, ..*channel }
+}
+
+/// Whether there are packets of other receivers than this channel's.
+fn has_others(channel: &Channel, besides: &[Channel]) -> bool {
+    let mut others =
+        besides.iter().filter(|each| received(each) != received(channel)).map(|each| each.kind);
+    others.any(|kind| shares::usual(kind).0 == Bound::Queue)
 }
 
 #[cfg(test)]
@@ -208,7 +216,9 @@ mod tests {
             receivers.serve([22, 80, 81].into(), &served.iter().copied().collect());
             // Its clients are gone.
             receivers.serve([22, 80, 81].into(), &BTreeSet::new());
-            let besides = if requests { vec![at(TcpRequest, port)] } else { vec![] };
+            let another = at(Kind::Udp, 53);
+            let besides =
+                if requests { vec![at(TcpRequest, port), another] } else { vec![another] };
             let weigh = |kind| receivers.weigh(&at(kind, port), &besides);
             let weights = [weigh(TcpRequest), weigh(TcpStray)];
             assert_eq!(weights, [request, stray], "{served:?} {requests} {port}");
@@ -216,16 +226,22 @@ mod tests {
         let receivers = Receivers::new(ShareSettings::default()).unwrap();
         receivers.set([(at(Tcp, 80), 0.5)].into());
         assert_eq!(receivers.weigh(&at(TcpRequest, 80), &[at(TcpRequest, 80)]), 0.5);
+        // A listener's first client has nobody to give way to.
+        receivers.serve([80].into(), &BTreeSet::new());
+        assert_eq!(receivers.weigh(&at(TcpRequest, 80), &[at(TcpRequest, 80)]), 0.5);
+        let besides = [at(TcpRequest, 80), at(Kind::Udp, 53)];
+        assert_eq!(receivers.weigh(&at(TcpRequest, 80), &besides), 0.5 * unawaited);
     }
+
     #[test]
-    fn requests_of_clients_are_limited_beside_other_receivers_alone() {
+    fn requests_are_limited_beside_other_receivers_alone() {
         let requests = at(TcpRequest, 80);
         let own = [requests, at(Tcp, 80), at(TcpStray, 80), Channel::of_kind(Kind::Icmp)];
         let beside = [requests, at(Tcp, 80), at(Kind::Udp, 53)];
         for (served, besides, bound) in [
             (&[80][..], &own[..], Bound::Unknown),
             (&[80], &beside, Bound::Queue),
-            (&[], &own, Bound::Nothing),
+            (&[], &own, Bound::Unknown),
             (&[], &beside, Bound::Nothing),
         ] {
             let receivers = Receivers::new(ShareSettings::default()).unwrap();

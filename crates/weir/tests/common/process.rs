@@ -1,9 +1,12 @@
 //! Processes of tests, and the CPUs that a test has for itself.
 
+use std::io::{BufRead, BufReader};
 use std::ops::{Deref, DerefMut};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command};
+use std::sync::mpsc::channel;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{Pid, Signal, kill_process};
@@ -37,6 +40,18 @@ impl Owned {
 
     pub fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).unwrap();
+    }
+
+    /// What it says first on standard error, which is a pipe; nothing if it has not said anything by then.
+    pub fn first_line(&mut self, limit: Duration) -> String {
+        let errors = self.stderr.take().unwrap();
+        let (say, said) = channel();
+        std::thread::spawn(move || {
+            let mut line = String::new();
+            let _ = BufReader::new(errors).read_line(&mut line);
+            let _ = say.send(line);
+        });
+        said.recv_timeout(limit).unwrap_or_default()
     }
 }
 
