@@ -241,7 +241,9 @@ impl Governor {
             kept * old + (1.0 - kept) * now
         };
         let share = |part: Nanos| part.share_of(seen.elapsed);
-        self.used = average(self.used, share(seen.taken.max(seen.wasted)), settings.period);
+        // Over less than two looks it would follow whose slice a look happened to see.
+        let period = settings.period.max(LOOK_AWAKE * 2);
+        self.used = average(self.used, share(seen.taken.max(seen.wasted)), period);
         let since = |before: Nanos, again: bool| {
             if again { Nanos::ZERO } else { before + seen.elapsed }
         };

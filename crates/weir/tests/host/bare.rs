@@ -188,8 +188,10 @@ fn a_gate_that_sleeps_wakes_for_a_tunnel() {
     let daemon = Daemon::start_sleepy(&host.network, &[TUN, "--attach", "auto"]);
     let asleep = || host.count("asleep");
     let before = asleep();
-    host.send(family, READ, 100);
-    wait_until("it sleeps", || asleep() >= before + 100);
+    wait_until("it sleeps", || {
+        host.send(family, READ, 100);
+        asleep() >= before + 100
+    });
     wait_until("it wakes, and discards", || {
         host.send(family, FULL, 100);
         host.count("udp-full") > 0
