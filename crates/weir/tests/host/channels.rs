@@ -185,7 +185,7 @@ fn a_long_look_counts_all_however_short_anothers_is() {
     });
     let rate = report["interfaces"][0]["channels"].as_array().unwrap().iter();
     let closed = rate.filter(|channel| channel["name"] != "asleep");
-    let pps = |channel: &Value| channel["rates"]["passed_pps"].as_f64().unwrap();
+    let pps = |channel: &Value| channel["rates"]["offered_pps"].as_f64().unwrap();
     assert!(closed.map(pps).sum::<f64>() > 0.9 * PPS, "{report}");
     daemon.interrupt();
 }
