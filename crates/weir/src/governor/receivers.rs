@@ -114,8 +114,9 @@ impl Receivers {
 
     /// What a channel's packets weigh.
     ///
-    /// Requests past a listener's queue weigh what it weighs, unless it is known to have no clients, need not be in reach,
-    /// and has other receivers beside it; so do strays, which may answer a cookie, as long as there are such requests.
+    /// Requests past a listener's queue weigh what it weighs, unless it is known to have no clients, need not be in
+    /// reach, and has other receivers beside it; so do strays, which may answer a cookie, as long as there are such
+    /// requests.
     /// `besides`: the channels that there are.
     pub(super) fn weigh(&self, channel: &Channel, besides: &[Channel]) -> f64 {
         let (_, usual) = shares::usual(channel.kind);
@@ -129,8 +130,8 @@ impl Receivers {
         said.unwrap_or(alone) * receiver.unwrap_or(1.0)
     }
 
-    /// Whether somebody is taken to wait for what a listener is sent beside its connections. Its first client may, but beside
-    /// other receivers a listener without any is not believed.
+    /// Whether somebody is taken to wait for what a listener is sent beside its connections. Its first client may, but
+    /// beside other receivers a listener without any is not believed.
     fn awaits(&self, channel: &Channel, besides: &[Channel]) -> bool {
         let received = received(channel);
         let requests = Channel { kind: Kind::TcpRequest, ..*channel };

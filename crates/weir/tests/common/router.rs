@@ -79,7 +79,7 @@ impl Router {
         (daemon, CountersReader::open(map.try_into().unwrap()).unwrap())
     }
 
-    /// Runs `body` without weir, with packets polled where weir has them polled: by a thread on the CPU of the programs.
+    /// Runs `body` without weir, with packets polled where weir has them polled: by a thread on the programs' CPU.
     /// softirqs poll what comes over a veth on its sender's CPU, and then receiving costs these programs nothing.
     pub fn polled_by_thread<T>(&self, body: impl FnOnce() -> T) -> T {
         self.network.set_threaded("1");
