@@ -241,9 +241,8 @@ impl Governor {
             kept * old + (1.0 - kept) * now
         };
         let share = |part: Nanos| part.share_of(seen.elapsed);
-        // Over less than two looks it would follow whose slice a look happened to see.
-        let period = settings.period.max(LOOK_AWAKE * 2);
-        self.used = average(self.used, share(seen.taken.max(seen.wasted)), period);
+        let used = share(seen.taken.max(seen.wasted));
+        self.used = average(self.used, used, averaged_over(settings));
         let since = |before: Nanos, again: bool| {
             if again { Nanos::ZERO } else { before + seen.elapsed }
         };
@@ -338,11 +337,15 @@ impl Governor {
             _ => HEAVIEST_BESIDE_IDLE,
         };
         let over = self.used - share;
-        // A shorter period than the usual one lags less than the looks do.
-        let period = settings.period.max(Settings::default().period);
-        let step = STEPS_PER_PERIOD * over * seen.elapsed.share_of(period);
+        let step = STEPS_PER_PERIOD * over * seen.elapsed.share_of(averaged_over(settings));
         (self.nice + step).clamp(heaviest, f64::from(Weight::LIGHTEST.nice()))
     }
+}
+
+/// The time constant of what input uses. Over less than the time between two looks it would follow whose slice a look
+/// happened to see.
+fn averaged_over(settings: &Settings) -> Nanos {
+    settings.period.max(LOOK_ALONE)
 }
 
 #[cfg(test)]

@@ -162,12 +162,10 @@ fn livelock_is_found_with_what_it_costs_whom() {
 #[test]
 fn one_queue_for_many_cpus_is_found_with_the_command() {
     let host = Host::new();
-    host.near("threaded", "1");
-    for thread in host.network.napi_threads() {
-        sched::set_affinity(thread, &[host.cpus.cpu]).unwrap();
-        // Whoever else wants that CPU now is not to hide it.
-        sched::set_nice(thread, Nice(-20)).unwrap();
-    }
+    let thread = host.network.poll_by_thread();
+    sched::set_affinity(thread, &[host.cpus.cpu]).unwrap();
+    // Whoever else wants that CPU now is not to hide it.
+    sched::set_nice(thread, Nice(-20)).unwrap();
     let finding = host.finds("one-cpu-receives", &[host.flow(None)]);
     says(&finding, "what", "1 receive queue");
     says(&finding, "advice", &format!("ethtool -L {NEAR} combined"));

@@ -54,11 +54,10 @@ impl Host {
         Daemon::start_sleepy(&self.network, &[&["--cpus", &cpu], options].concat())
     }
 
-    /// Polled by a NAPI thread without weir, as a veth is with GRO; so the thread outlives weir.
+    /// Polled by a NAPI thread without weir; so the thread outlives weir.
     fn begin_threaded(&self) {
         self.network.poll_by_napi();
-        self.network.set_threaded("1");
-        wait_until("there is a NAPI thread", || self.network.napi_threads().len() == 1);
+        self.network.poll_by_thread();
     }
 
     /// The NAPI thread, once there is one for good.

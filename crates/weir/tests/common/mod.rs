@@ -155,14 +155,19 @@ impl Network {
         self.near.run(|| NetSysfs::open().unwrap().read(name, "threaded").unwrap()).unwrap()
     }
 
-    /// Polls without a packet, and nanoseconds between two, by which interrupts are deferred.
     pub fn set_threaded(&self, value: &str) {
-        self.near
-            .run(|| NetSysfs::open().unwrap().write(NEAR, "threaded", value))
-            .unwrap()
-            .unwrap();
+        let write = || NetSysfs::open().unwrap().write(NEAR, "threaded", value);
+        self.near.run(write).unwrap().unwrap();
     }
 
+    /// Has a thread poll without weir, as a veth's does with GRO; the thread.
+    pub fn poll_by_thread(&self) -> Pid {
+        self.set_threaded("1");
+        wait_until("there is a NAPI thread", || self.napi_threads().len() == 1);
+        self.napi_threads()[0]
+    }
+
+    /// Polls without a packet, and nanoseconds between two, by which interrupts are deferred.
     pub fn deferral(&self) -> [String; 2] {
         let read = || {
             let sysfs = NetSysfs::open().unwrap();

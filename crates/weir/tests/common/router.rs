@@ -11,7 +11,7 @@ use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::traffic::FlowSpec;
 use weir_bpf::verdict::Reason;
 
-use super::{Cpus, Daemon, NEAR, NEAR2, Network, wait_until};
+use super::{Cpus, Daemon, NEAR, NEAR2, Network};
 
 /// The second egress, and a host there.
 pub const OUT: &str = "out";
@@ -82,9 +82,7 @@ impl Router {
     /// Runs `body` without weir, with packets polled where weir has them polled: by a thread on the programs' CPU.
     /// softirqs poll what comes over a veth on its sender's CPU, and then receiving costs these programs nothing.
     pub fn polled_by_thread<T>(&self, body: impl FnOnce() -> T) -> T {
-        self.network.set_threaded("1");
-        wait_until("there is a NAPI thread", || self.network.napi_threads().len() == 1);
-        sched::set_affinity(self.network.napi_threads()[0], &[self.cpus.cpu]).unwrap();
+        sched::set_affinity(self.network.poll_by_thread(), &[self.cpus.cpu]).unwrap();
         let result = body();
         self.network.set_threaded("0");
         result
