@@ -290,24 +290,23 @@ impl Daemon {
             return;
         }
         self.console.say(&self.reloader.describe());
-        let (shares, news) = self.reloader.change_shares();
+        let (shares, mut news) = self.reloader.change_shares();
         if let Some(governors) = self.governors() {
             governors.set_shares(shares);
-        }
-        for news in news {
-            self.console.say(&news);
         }
         for interface in &mut self.interfaces {
             let name = interface.interface();
             let key = interface.key();
-            let news = self.reloader.change(&key, &name);
+            let changed = self.reloader.change(&key, &name);
             let adopted = self.reloader.settings(&key).map(|settings| interface.adopt(settings));
             if let Some(Err(error)) = adopted {
                 self.console.trouble(&error);
             }
-            for news in news {
-                self.console.say(&format!("{name}: {news}"));
-            }
+            news.extend(changed.into_iter().map(|change| format!("{name}: {change}")));
+        }
+        // What is said to hold does: some of fair shares' settings are the gates'.
+        for news in news {
+            self.console.say(&news);
         }
         for lost in &self.lost {
             self.reloader.change(&lost.key(), &lost.interface);
