@@ -95,9 +95,9 @@ impl RunDir {
             }
         };
         let mut text = String::new();
-        file.take(FILE_BYTES_MAX)
-            .read_to_string(&mut text)
-            .map_err(|source| Error::file("read", path, source))?;
+        let read = (&file).take(FILE_BYTES_MAX).read_to_string(&mut text);
+        unlock(&file);
+        read.map_err(|source| Error::file("read", path, source))?;
         Ok(Some(text))
     }
 
@@ -180,7 +180,7 @@ impl RunDir {
         file.write_all(contents)?;
         file.set_len(contents.len() as u64)?;
         // It is whole, and nobody waits for a writer that is stopped from here on.
-        drop(file);
+        unlock(&file);
         let exchange = RenameFlags::EXCHANGE;
         Ok(rustix::fs::renameat_with(&self.fd, spare.as_str(), &self.fd, name, exchange)?)
     }
@@ -255,6 +255,11 @@ fn mount_device(line: &str, mount: u64) -> Option<(u32, u32)> {
     let id: u64 = fields.next()?.parse().ok()?;
     let (major, minor) = fields.nth(1)?.split_once(':')?;
     if id == mount { Some((major.parse().ok()?, minor.parse().ok()?)) } else { None }
+}
+
+/// Closing it would not do at once: a child that has not begun with its program has it open, too.
+fn unlock(file: &File) {
+    let _ = rustix::fs::flock(file, FlockOperation::Unlock);
 }
 
 /// What a file is called until it is complete.

@@ -19,10 +19,10 @@ const PORT: u16 = 5000;
 /// Known to the peer as well.
 const OTHER: &str = "198.18.0.9";
 
-/// Few enough for the veth's ring.
-fn burst(sender: &UdpSocket, address: &str) {
+/// Few enough for the veth's ring, all with this number.
+fn burst(sender: &UdpSocket, address: &str, number: u8) {
     for _ in 0..32 {
-        let _ = sender.send_to(&[0x5a; 14], (address, PORT));
+        let _ = sender.send_to(&[number; 14], (address, PORT));
     }
     std::thread::sleep(Duration::from_millis(1));
 }
@@ -50,27 +50,34 @@ fn packets_for_an_address_handed_to_a_guest_reach_the_guest() {
         let _over = Over(&over);
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
-                burst(&sender, OTHER);
+                burst(&sender, OTHER, 0);
             }
         });
         wait_until("the gate discards", || network.count("udp-full") > 0);
         let client = network.far_socket("198.18.0.2:0");
-        let drain =
-            || std::iter::repeat_with(|| in_guest.recv(&mut [0; 64])).take_while(Result::is_ok);
-        // Whether each of a hundred packets reaches the guest. One that its own interface had no room for is sent again.
-        let all_arrive = || {
-            (0..100).all(|_| {
-                loop {
-                    let dropped = network.ring_drops("far");
-                    let _ = client.send_to(&[0x5a; 14], (NEAR_IP, PORT));
-                    if wait(Duration::from_millis(20), || drain().count() == 1) {
-                        break true;
-                    }
-                    if network.ring_drops("far") == dropped {
-                        break false;
-                    }
+        let (mut number, mut buffer) = (0_u64, [0; 64]);
+        // Whether a packet reaches the guest. One that its own interface had no room for is sent again.
+        let mut arrives_within = |limit| {
+            loop {
+                number += 1;
+                let packet = number.to_ne_bytes();
+                let dropped = network.ring_drops("far");
+                let _ = client.send_to(&packet, (NEAR_IP, PORT));
+                let mut received = || {
+                    let next =
+                        || in_guest.recv(&mut buffer).ok().map(|len| buffer[..len] == packet);
+                    std::iter::from_fn(next).any(|it| it)
+                };
+                let has_dropped = || network.ring_drops("far") != dropped;
+                let mut arrived = false;
+                wait(limit, || {
+                    arrived = received();
+                    arrived || has_dropped()
+                });
+                if arrived || !has_dropped() {
+                    break arrived;
                 }
-            })
+            }
         };
 
         sh(
@@ -78,8 +85,10 @@ fn packets_for_an_address_handed_to_a_guest_reach_the_guest() {
             "ip route del local 198.18.0.1 dev near table local
              ip route add 198.18.0.1 dev tovm",
         );
-        assert!(wait(PROMISED, all_arrive), "discarded for a socket that they are not for");
-        assert!(all_arrive());
+        // One alone may be among the few that the gate lets go to a full socket.
+        let all = wait(PROMISED, || (0..100).all(|_| arrives_within(Duration::from_millis(20))));
+        assert!(all, "discarded for a socket that they are not for");
+        assert!((0..100).all(|_| arrives_within(PATIENCE)));
         wait_until("they are counted", || network.count("forward") > 100);
     });
     daemon.interrupt();
@@ -107,19 +116,19 @@ fn protected_behind_another_interface(give_address: &str) {
     let sender = network.far_socket("198.18.0.2:0");
     let daemon = Daemon::start(&network, &[]);
     wait_until("the gate discards", || {
-        burst(&sender, "198.19.7.1");
+        burst(&sender, "198.19.7.1", 0);
         network.count("udp-full") > 0
     });
     // A reader gets what there is room for.
     full.set_nonblocking(true).unwrap();
     while full.recv(&mut [0; 64]).is_ok() {}
     std::thread::sleep(Duration::from_millis(20));
-    for _ in 0..20 {
-        burst(&sender, "198.19.7.1");
-        let mut received = 0;
+    for number in 1..=20 {
+        burst(&sender, "198.19.7.1", number);
+        let (mut received, mut buffer) = (0, [0; 64]);
         wait_until("all 32 are read", || {
-            while full.recv(&mut [0; 64]).is_ok() {
-                received += 1;
+            while full.recv(&mut buffer).is_ok() {
+                received += usize::from(buffer[0] == number);
             }
             received == 32
         });

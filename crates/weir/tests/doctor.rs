@@ -19,7 +19,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::sched;
-use weir_bpf::sys::sock_diag::{LocalSocket, SocketDiag};
+use weir_bpf::sys::sock_diag::{LocalSocket, SocketDiag, SocketKind};
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::traffic::{FlowSpec, Sources, Transport};
 use weir_bpf::units::Nice;
@@ -53,7 +53,11 @@ impl Host {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let start = || Owned::start_on(self.cpus.cpu, &mut command);
         let server = self.network.near.run(start).unwrap();
-        wait_until("memcached serves", || self.has(|_| true));
+        // UDP is the last that it opens.
+        let udp = options.contains(&"-U");
+        wait_until("memcached serves", || {
+            self.has(|socket| !udp || socket.kind == SocketKind::Udp)
+        });
         server
     }
 

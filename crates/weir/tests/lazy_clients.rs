@@ -104,10 +104,11 @@ fn assert_others_are_served(network: &Network, daemon: &Daemon, sign: &str) {
         let run = || Command::new("nft").arg(command).status().unwrap();
         assert!(network.near.run(run).unwrap().success());
     };
+    let heard = daemon.heard();
     nft("table inet t { chain c { type filter hook input priority 0; udp dport 1 drop; }; }");
-    daemon.said("lazy sockets are ordinary ones for now");
+    daemon.said_since(heard, "lazy sockets are ordinary ones for now");
     nft("flush ruleset");
-    daemon.said("lazy sockets are lazy again");
+    daemon.said_since(heard, "lazy sockets are lazy again");
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     network.far_socket("198.18.0.2:0").send_to(sign.as_bytes(), LAZY).unwrap();
     let mut buffer = [0; 64];

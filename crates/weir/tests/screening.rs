@@ -9,10 +9,9 @@ mod ends;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::path::{Path, SERVER, SERVER6};
+use common::path::{Path, SERVER, SERVER6, arrives};
 use common::router::{run_in as sh, tag_what_leaves};
 use common::screen::Screen;
 use common::{ConfigFile, PATIENCE, WEIR, wait_until};
@@ -54,28 +53,6 @@ fn echoes(client: &UdpSocket, server: &UdpSocket, to: &str) {
     let (len, from) = server.recv_from(&mut buffer).unwrap();
     server.send_to(&buffer[..len], from).unwrap();
     assert_eq!(client.recv(&mut buffer).unwrap(), 5);
-}
-
-/// Whether a datagram gets there, where another to a socket that is read is known to.
-fn arrives(client: &UdpSocket, server: &UdpSocket, to: &str) -> bool {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed).to_ne_bytes();
-    client.send_to(&number, to).unwrap();
-    server.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
-    let mut buffer = [0; 16];
-    let arrived = loop {
-        match server.recv(&mut buffer) {
-            // An earlier one may come late.
-            Ok(len) if buffer[..len] != number => {}
-            Ok(_) => break true,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => break false,
-            // A receive that has a timeout is not begun again after a signal (signal(7)).
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => panic!("{error}"),
-        }
-    };
-    server.set_read_timeout(Some(PATIENCE)).unwrap();
-    arrived
 }
 
 fn connect(path: &Path, to: &str) -> std::io::Result<TcpStream> {
@@ -322,8 +299,8 @@ fn a_packet_does_not_lose_its_vlan() {
         let client = socket(&path.client, "198.18.0.2:4000");
         let server = socket(&path.server, &format!("{SERVER}:5000"));
         assert!(!arrives(&client, &server, &format!("{SERVER}:5000")), "there is no VLAN");
+        wait_until("it has been judged", || of_rule(&screen.stats(), "accept udp", "asked") == 1);
         let stats = screen.stats();
-        assert_eq!(of_rule(&stats, "accept udp", "asked"), 1, "{stats}");
         assert_eq!(stats["outcomes"]["not-held"], 1, "{stats}");
     }
 }

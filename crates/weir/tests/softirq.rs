@@ -308,21 +308,23 @@ fn threads_poll_as_long_as_they_are_needed() {
             && network.threaded() == if threads { "1" } else { "0" }
     };
     assert!(polls(false), "{}", network.interface_status());
-    let needed = || {
+    let needed = |then: &dyn Fn()| {
         let process = Owned::compute_bound(cpus.cpu);
         interrupt_each(&network, "200000");
         while_flooded(&network, &cpus, CLOSED_PORT, || {
             wait_until("threads poll", || polls(true));
+            then();
         });
         interrupt_each(&network, "0");
         drop(process);
     };
-    needed();
+    needed(&|| {});
     // Once its gate sleeps.
     assert!(wait(4 * PATIENCE, || polls(false)), "{}", network.interface_status());
-    needed();
-    assert_eq!(network.threaded(), "1");
-    daemon.kill();
+    needed(&|| {
+        assert_eq!(network.threaded(), "1");
+        daemon.signal(Signal::KILL);
+    });
     wait_until("softirqs poll again", || network.threaded() == "0" && network.files().is_empty());
     network.assert_untouched();
 }

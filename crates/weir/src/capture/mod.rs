@@ -258,14 +258,14 @@ impl Session<'_> {
                 let look = others.look(&mut self.tap);
                 look.map_err(|error| lost(&self.args.interface, &error))?;
             }
-            let over = self.args.duration.map(|duration| begun + duration);
-            if over.is_some_and(|over| now >= over) {
-                return Ok(Ending::Duration);
-            }
             if now >= next_line {
                 next_line += LINE;
                 self.check_interface()?;
                 printer.line(&self.tap.counts()?);
+            }
+            let over = self.args.duration.map(|duration| begun + duration);
+            if over.is_some_and(|over| now >= over) {
+                return Ok(Ending::Duration);
             }
             let busy = self.read()? > 0;
             if self.sink.borrow().left == 0 {

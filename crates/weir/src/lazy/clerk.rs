@@ -164,14 +164,16 @@ impl<T: AsFd> Clerk<T> {
 
     /// From time to time: ends it if it has nothing to do or is stuck, and starts it again if there is something.
     pub(super) fn tend(&mut self) {
+        let was_ending = !self.ending.is_empty();
         self.reap();
+        let has_ended = was_ending && self.ending.is_empty();
         let waited = self.since.elapsed();
         match (self.process.is_some(), self.queue.is_empty()) {
             (true, true) if waited > LOOK_EVERY => self.end(),
             // What it waits for is gone with it, so the next gets further.
             (true, false) if waited > ASK_WITHIN => self.end(),
             // If it fails, it is tried again.
-            (false, false) if waited > LOOK_EVERY => drop(self.begin()),
+            (false, false) if has_ended || waited > LOOK_EVERY => drop(self.begin()),
             _ => {}
         }
     }

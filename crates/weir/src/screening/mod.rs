@@ -130,6 +130,8 @@ fn guard(args: &ScreenArgs, (path, rules): (&Path, Rules), sides: [Side<'_>; 2])
     // Refused before anything stands in the place of a wall that is there.
     let told = Sides::begin(sides, &screen.wall, args.forward)?;
     screen.wall.attach(&sides)?;
+    // Attaching may have waited for others who change interfaces.
+    screen.wall.beat(BELIEVED);
     screen.printer.ready(sides[0].1, sides[1].1, screen.rules.0.len());
     let served = thread::scope(|scope| {
         // That it is dropped stops the other thread, also after a panic.

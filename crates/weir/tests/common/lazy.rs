@@ -1,16 +1,29 @@
 //! Lazy sockets of tests, and numbers that are sent to them.
 
+use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::process::{Child, Command, Stdio};
 
 use weir_socket::LazyUdpSocket;
 
-use super::{Daemon, Network, PATIENCE};
+use super::{Daemon, Network, PATIENCE, wait_until};
 
 pub const LAZY: &str = "198.18.0.1:9995";
 
 pub fn lazy_socket(network: &Network, address: &str) -> LazyUdpSocket {
-    let socket = network.near.run(|| LazyUdpSocket::bind(address).unwrap()).unwrap();
+    // A socket that had the address is a child's of another test, too, until that begins with its program.
+    let mut bound = None;
+    wait_until("the address is free", || {
+        let bind = || LazyUdpSocket::bind(address);
+        match network.near.run(bind).unwrap() {
+            Err(error) if error.kind() == ErrorKind::AddrInUse => false,
+            socket => {
+                bound = Some(socket.unwrap());
+                true
+            }
+        }
+    });
+    let socket = bound.unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     socket
 }

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -69,7 +69,7 @@ pub struct Network {
 
 impl Network {
     pub fn new() -> Self {
-        killed::mark();
+        begin();
         let [near, far] = [NetNs::create(), NetNs::create()].map(|made| made.unwrap());
         let ifindex = near
             .run(|| {
@@ -504,6 +504,17 @@ impl Daemon {
         wait_until(&format!("weir says {message:?}"), said);
     }
 
+    /// The same of what it says from here on, `heard` being the length of what it had said then.
+    pub fn said_since(&self, heard: usize, message: &str) {
+        let said = || self.messages.lock().unwrap()[heard..].contains(message);
+        wait_until(&format!("weir says {message:?} again"), said);
+    }
+
+    /// The length of what it has said.
+    pub fn heard(&self) -> usize {
+        self.messages.lock().unwrap().len()
+    }
+
     /// Waits until it has ended; its exit status and messages.
     pub fn end(mut self) -> (ExitStatus, String) {
         let mut status = None;
@@ -532,19 +543,44 @@ impl Daemon {
 }
 
 /// Waits until the condition holds; whether it did in time. The time for which this machine's CPUs were
-/// away, as far as this thread overslept, does not count, up to ten times the limit.
+/// away, as far as this thread or another that only sleeps overslept, does not count, up to ten times the limit.
 pub fn wait(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
-    const NAP: Duration = Duration::from_millis(5);
-    let (started, mut away) = (Instant::now(), Duration::ZERO);
+    let (started, others, mut own) = (Instant::now(), overslept(), Duration::ZERO);
     while !condition() {
+        let away = own.max(overslept().saturating_sub(others));
         if started.elapsed() >= limit + away.min(limit * 10) {
             return false;
         }
-        let asleep = Instant::now();
-        std::thread::sleep(NAP);
-        away += asleep.elapsed().saturating_sub(NAP + Duration::from_millis(1));
+        own += nap(5);
     }
     true
+}
+
+/// Sleeps; by how much longer than that.
+fn nap(ms: u64) -> Duration {
+    let asleep = Instant::now();
+    std::thread::sleep(Duration::from_millis(ms));
+    asleep.elapsed().saturating_sub(Duration::from_millis(ms + 1))
+}
+
+/// To be called before there is a namespace of the test's, for what is started here and stays.
+fn begin() {
+    killed::mark();
+    overslept();
+}
+
+/// By how much a thread that only sleeps has overslept since the first call: also while a condition is looked at.
+fn overslept() -> Duration {
+    static SLEEPS: Once = Once::new();
+    static OVERSLEPT_US: AtomicU64 = AtomicU64::new(0);
+    let sleep = || {
+        loop {
+            let us = u64::try_from(nap(20).as_micros()).unwrap();
+            OVERSLEPT_US.fetch_add(us, Ordering::Relaxed);
+        }
+    };
+    SLEEPS.call_once(|| drop(std::thread::spawn(sleep)));
+    Duration::from_micros(OVERSLEPT_US.load(Ordering::Relaxed))
 }
 
 /// Waits until the condition holds; fails the test if it takes too long.

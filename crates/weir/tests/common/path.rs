@@ -1,13 +1,18 @@
 //! A client and a server with a router between them: `peer` is theirs, `in` and `out` are the router's interfaces.
 
 use std::fs;
+use std::io::ErrorKind;
+use std::net::UdpSocket;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use weir_bpf::sys::ethtool;
+use weir_bpf::sys::ipv6::quiet_ipv6;
 use weir_bpf::sys::netns::NetNs;
 
 use super::router::run_in;
-use super::{WEIR, killed, reset};
+use super::{PATIENCE, WEIR, begin, reset};
 
 pub const SERVER: &str = "198.19.0.2";
 pub const SERVER6: &str = "2001:2:0:1::2";
@@ -20,22 +25,29 @@ pub struct Path {
 
 impl Path {
     pub fn new() -> Self {
-        killed::mark();
+        begin();
         let [client, router, server] = [(); 3].map(|()| NetNs::create().unwrap());
         let (to_client, to_server) = (client.path(), server.path());
         run_in(
             &router,
             &format!(
                 "ip link add in address 02:00:00:00:01:01 type veth peer name peer netns {}
-                 ip link add out address 02:00:00:00:02:01 mtu 1400 type veth peer name peer netns {}
-                 ip addr add 198.18.0.1/24 dev in
-                 ip addr add 2001:2::1/64 dev in nodad
-                 ip addr add 198.19.0.1/24 dev out
-                 ip addr add 2001:2:0:1::1/64 dev out nodad
-                 ip link set in up; ip link set out up; ip link set lo up",
+                 ip link add out address 02:00:00:00:02:01 mtu 1400 type veth peer name peer netns {}",
                 to_client.display(),
                 to_server.display()
             ),
+        );
+        // The router asks for neighbours from its link-local addresses.
+        for netns in [&client, &server] {
+            netns.run(|| quiet_ipv6("peer")).unwrap().unwrap();
+        }
+        run_in(
+            &router,
+            "ip addr add 198.18.0.1/24 dev in
+             ip addr add 2001:2::1/64 dev in nodad
+             ip addr add 198.19.0.1/24 dev out
+             ip addr add 2001:2:0:1::1/64 dev out nodad
+             ip link set in up; ip link set out up; ip link set lo up",
         );
         run_in(
             &client,
@@ -88,4 +100,35 @@ impl Drop for Path {
     fn drop(&mut self) {
         reset(&self.router);
     }
+}
+
+/// Whether a datagram gets there, where one that comes does within moments.
+pub fn arrives(client: &UdpSocket, server: &UdpSocket, to: &str) -> bool {
+    arrives_within(Duration::from_millis(300), client, server, to)
+}
+
+/// The same of one that is not to be lost, however late it is.
+pub fn arrives_in_the_end(client: &UdpSocket, server: &UdpSocket, to: &str) -> bool {
+    arrives_within(PATIENCE, client, server, to)
+}
+
+fn arrives_within(limit: Duration, client: &UdpSocket, server: &UdpSocket, to: &str) -> bool {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed).to_ne_bytes();
+    client.send_to(&number, to).unwrap();
+    server.set_read_timeout(Some(limit)).unwrap();
+    let mut buffer = [0; 16];
+    let arrived = loop {
+        match server.recv(&mut buffer) {
+            // An earlier one may come late.
+            Ok(len) if buffer[..len] != number => {}
+            Ok(_) => break true,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => break false,
+            // A receive that has a timeout is not begun again after a signal (signal(7)).
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => panic!("{error}"),
+        }
+    };
+    server.set_read_timeout(Some(PATIENCE)).unwrap();
+    arrived
 }

@@ -3,7 +3,8 @@
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crate::common::*;
 use serde_json::Value;
@@ -139,11 +140,11 @@ fn rates_are_of_the_time_between_two_looks() {
     let socket = network.near_socket("198.18.0.1:5000");
     let sender = network.far_socket("198.18.0.2:0");
     let daemon = Daemon::start(&network, &[]);
-    let until = Instant::now() + Duration::from_secs(2);
+    let over = AtomicBool::new(false);
     let rate = std::thread::scope(|scope| {
-        let (socket, sender) = (&socket, &sender);
-        scope.spawn(move || {
-            while Instant::now() < until {
+        let _over = Over(&over);
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
                 sender.send_to(&PAYLOAD, "198.18.0.1:5000").unwrap();
                 socket.recv(&mut [0; 16]).unwrap();
             }
@@ -175,18 +176,25 @@ fn a_long_look_counts_all_however_short_anothers_is() {
         let output = network.weir(&["channels", "--json", "--interval", interval]);
         serde_json::from_slice(&output.stdout).unwrap()
     };
-    let report = network.while_sent(&[network.flow(5001, Some(PPS))], None, |_| {
+    let (report, sent) = network.while_sent(&[network.flow(5001, Some(PPS))], None, |generator| {
+        wait_until("packets come", || generator.counts(0).sent > 0);
         std::thread::scope(|scope| {
-            let long = scope.spawn(|| look("6s"));
+            // Somewhere in this the look begins, and 6 s later it ends.
+            let long = scope.spawn(|| {
+                let before = generator.counts(0).sent;
+                (look("6s"), generator.counts(0).sent - before)
+            });
             std::thread::sleep(Duration::from_millis(500));
             look("100ms");
             long.join().unwrap()
         })
     });
-    let rate = report["interfaces"][0]["channels"].as_array().unwrap().iter();
+    let interface = &report["interfaces"][0];
+    let rate = interface["channels"].as_array().unwrap().iter();
     let closed = rate.filter(|channel| channel["name"] != "asleep");
     let pps = |channel: &Value| channel["rates"]["offered_pps"].as_f64().unwrap();
-    assert!(closed.map(pps).sum::<f64>() > 0.9 * PPS, "{report}");
+    let counted = closed.map(pps).sum::<f64>() * interface["interval_secs"].as_f64().unwrap();
+    assert!(counted > 0.9 * sent as f64, "{counted} of {sent}: {report}");
     daemon.interrupt();
 }
 

@@ -246,23 +246,30 @@ fn what_a_look_up_before_a_discard_costs() {
     };
     let known = flood.local_addr().unwrap().port();
     println!("ns per discard: median, and the range of 80 % of the runs");
+    // Of the fastest tenth of each round, which others disturb least.
+    let mut fastest: [Vec<u64>; 3] = Default::default();
     for round in 0..3 {
         let without = measure(known);
         println!("{round}: no NAT {without:?}");
+        fastest[0].push(without.1);
         nft(&network.near, RULES);
         daemon.said("(NAT)");
         wait_until("it is told", || !network.interface_status()["diversions"][0].is_null());
         for _ in 0..64 {
             burst(&flood, SERVICE);
         }
-        for (of, source) in [("a connection that is known", known), ("one that is not", 9)] {
+        let sources = [("a connection that is known", known), ("one that is not", 9)];
+        for ((of, source), fastest) in sources.into_iter().zip(&mut fastest[1..]) {
             let with = measure(source);
             println!("{round}: {of} {with:?}");
-            // The fastest tenth, which others disturb least.
-            assert!(with.1 > without.1 * 3 / 2 && with.1 < without.1 * 10, "{with:?}, {without:?}");
+            fastest.push(with.1);
         }
         nft(&network.near, "delete table ip nat");
         wait_until("it is told", || network.interface_status()["diversions"][0].is_null());
+    }
+    let [without, known, unknown] = fastest.map(|each| each.into_iter().min().unwrap());
+    for with in [known, unknown] {
+        assert!(with > without * 3 / 2 && with < without * 10, "{with} ns, not {without}");
     }
     daemon.interrupt();
 }

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use crate::common::*;
 use serde_json::Value;
 use weir_bpf::samples::Samples;
-use weir_bpf::traffic::{FlowSpec, Sources};
+use weir_bpf::traffic::{FlowSpec, Generator, Sources};
 use weir_bpf::units::PacketsPerSec;
 
 const PORT: u16 = 5000;
@@ -52,10 +52,10 @@ impl Host {
     }
 
     /// Runs this once the gate discards.
-    fn flooded<T>(&self, body: impl FnOnce() -> T) -> T {
-        self.network.while_sent(&self.flows, None, |_| {
+    fn flooded<T>(&self, body: impl FnOnce(&Generator) -> T) -> T {
+        self.network.while_sent(&self.flows, None, |generator| {
             wait_until("the gate discards", || self.network.count("udp-full") > 1000);
-            body()
+            body(generator)
         })
     }
 
@@ -127,18 +127,22 @@ fn assert_near(share: f64, wanted: f64) {
 fn heavy_senders_are_told(options: &[&str]) {
     let host = Host::new();
     let daemon = Daemon::start_sleepy(&host.network, options);
-    let (report, text) = host.flooded(|| {
+    let (report, sent, text) = host.flooded(|generator| {
+        let sent = || [0, 1, 2].map(|flow| generator.counts(flow).sent);
+        let before = sent();
         let report = host.sources(&["--json", "--interval", "2s"]);
-        (serde_json::from_str::<Value>(&report).unwrap(), host.sources(&[]))
+        let meanwhile: Vec<u64> = sent().iter().zip(before).map(|(now, then)| now - then).collect();
+        (serde_json::from_str::<Value>(&report).unwrap(), meanwhile, host.sources(&[]))
     });
-    let all: f64 = RATES.iter().sum();
+    let all: u64 = sent.iter().sum();
+    let part = |flow: usize| sent[flow] as f64 / all as f64;
     let (senders, others) = told(&report, CHANNEL);
     let [one, network] = senders.as_slice() else { panic!("{options:?}: {senders:?}") };
     assert_eq!((one.0.as_str(), network.0.as_str()), (FAR_IP, "198.19.7.0/24"));
-    assert_near(one.1, RATES[0] / all);
-    assert_near(network.1, RATES[1] / all);
+    assert_near(one.1, part(0));
+    assert_near(network.1, part(1));
     // A sixteenth of a thousandth each: no address, and no network, is told.
-    assert_near(others, RATES[2] / all);
+    assert_near(others, part(2));
     let (senders, others) = told(&report, CHANNEL_IP6);
     assert_eq!(senders.len(), 1, "{senders:?}");
     assert_eq!(senders[0].0, "2001:2:0:7::/64");
@@ -173,7 +177,7 @@ fn heavy_senders_are_told_in_shadow() {
 fn nothing_is_sampled_but_while_somebody_looks() {
     let host = Host::new();
     let daemon = Daemon::start(&host.network, &[]);
-    host.flooded(|| {
+    host.flooded(|_| {
         let mut samples = host.samples();
         assert!(samples.take().is_empty());
         host.wait_for_no_samples();
@@ -192,7 +196,7 @@ fn nothing_is_sampled_but_while_somebody_looks() {
 fn nft_takes_what_is_printed_for_it() {
     let host = Host::new();
     let daemon = Daemon::start(&host.network, &["--attach", "tc"]);
-    host.flooded(|| {
+    host.flooded(|_| {
         let sets = host.sources(&["--nft"]);
         let elements =
             |family: &str| host.nft(&["list", "set", "inet", "weir_sources", family], "");

@@ -7,7 +7,7 @@ use super::*;
 fn a_flow_in_use_is_not_forgotten() {
     let path = Path::new();
     let rules = ConfigFile::new("screening-idle", RULES);
-    let mut screen = Screen::start(&path, &rules, &["--idle", "1s"]);
+    let mut screen = Screen::start(&path, &rules, &["--idle", "2s"]);
     let client = socket(&path.client, "198.18.0.2:4000");
     let server = socket(&path.server, &format!("{SERVER}:5000"));
     let there = format!("{SERVER}:5000");
@@ -18,7 +18,7 @@ fn a_flow_in_use_is_not_forgotten() {
         echoes(&client, &server, &there);
     }
     // As long as it may be remembered, nothing is sent.
-    server.set_read_timeout(Some(Duration::from_millis(2500))).unwrap();
+    server.set_read_timeout(Some(Duration::from_millis(3500))).unwrap();
     server.recv(&mut [0; 16]).unwrap_err();
     assert!(!arrives(&client, &server, &there), "it is forgotten");
 }
