@@ -30,7 +30,7 @@ const LIGHT_PPS: f64 = 500.0;
 /// How long the light flow is tried at a time.
 const ONE_TRY: Duration = Duration::from_millis(400);
 /// How long it is watched that something does not happen: some statuses.
-const LONG: Duration = Duration::from_secs(5);
+const LONG: Duration = Duration::from_secs(3);
 
 fn listen(host: &Host) -> TcpListener {
     host.network.near.run(|| TcpListener::bind((NEAR_IP, LISTENER_PORT)).unwrap()).unwrap()

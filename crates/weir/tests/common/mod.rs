@@ -409,7 +409,12 @@ impl Daemon {
 
     /// The same, with a gate that sleeps while nothing is wrong.
     pub fn start_sleepy(network: &Network, options: &[&str]) -> Self {
-        let daemon = Self::spawn(network, options);
+        Self::start_by(Command::new(WEIR), network, options)
+    }
+
+    /// The same, by a command that takes its arguments.
+    pub fn start_by(command: Command, network: &Network, options: &[&str]) -> Self {
+        let daemon = Self::spawn_by(command, network, options);
         let line = daemon.lines.recv_timeout(PATIENCE);
         let ready: Value = match line {
             Ok(line) => serde_json::from_str(&line).unwrap(),
@@ -450,10 +455,6 @@ impl Daemon {
         let mut command = Command::new("sh");
         command.args(["-c", &script, "sh"]);
         Self::spawn_by(command, network, options)
-    }
-
-    fn spawn(network: &Network, options: &[&str]) -> Self {
-        Self::spawn_by(Command::new(WEIR), network, options)
     }
 
     fn spawn_by(mut command: Command, network: &Network, options: &[&str]) -> Self {

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
 #![allow(missing_docs, reason = "the names say it, and nobody else uses them")]
 
+mod addresses;
 mod attach;
 mod bare;
 mod capture;
@@ -19,6 +20,7 @@ mod explain;
 mod guardian;
 mod lazy;
 mod lazy_calls;
+mod lazy_clients;
 mod lazy_order;
 mod lifecycle;
 mod names;

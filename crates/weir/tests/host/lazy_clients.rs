@@ -1,9 +1,5 @@
 //! Programs that ask for lazy sockets, and mean no good: they hurt nobody but themselves.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
-
-mod common;
-
 use std::fs::File;
 use std::io::{IoSlice, IoSliceMut, Write};
 use std::mem::MaybeUninit;
@@ -13,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use rustix::fs::{Gid, Uid};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -281,15 +277,21 @@ fn a_descriptor_behind_many_messages_delays_nobody_else() {
     drop(far);
 }
 
+/// As many as this process may have at all.
+fn have_many_descriptors() {
+    let own = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: own.maximum, ..own }).unwrap();
+}
+
 #[test]
 fn connections_are_bounded_and_do_not_use_up_the_daemons_descriptors() {
     let network = Network::ipv4_only();
+    have_many_descriptors();
     // What a service manager gives a daemon: it is to raise the first of both.
-    let own = getrlimit(Resource::Nofile);
-    let few = Rlimit { current: Some(512), ..own };
-    setrlimit(Resource::Nofile, few).unwrap();
-    let daemon = Daemon::start(&network, &["--lazy", "--lazy-group", "65534"]);
-    setrlimit(Resource::Nofile, Rlimit { current: own.maximum, ..own }).unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("ulimit -S -n 512 && exec {WEIR} \"$@\""), "sh"]);
+    let options = ["--lazy", "--lazy-group", "65534"];
+    let daemon = Daemon::start_by(command, &network, &options);
     let path = path(&network);
     as_nobody(&network, || {
         let silent: Vec<OwnedFd> = (0..1100).map(|_| open(&path)).collect();
@@ -318,6 +320,7 @@ fn connections_are_bounded_and_do_not_use_up_the_daemons_descriptors() {
 #[test]
 fn the_end_of_many_rings_delays_nobody_else() {
     let network = Network::ipv4_only();
+    have_many_descriptors();
     let daemon = Daemon::start(&network, &["--lazy", "--lazy-group", "65534"]);
     let path = path(&network);
     let rings: Vec<_> =

@@ -1,16 +1,12 @@
 //! Which addresses are this host's is the routing table's to say: one that was handed to another machine, and one
 //! that no interface on the wire has.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
-
-mod common;
-
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::router::run_in as sh;
-use common::*;
+use crate::common::router::run_in as sh;
+use crate::common::*;
 use weir_bpf::sys::netns::NetNs;
 
 /// Within which a change of routes must take effect: a look each 500 ms, and the daemon's waiting time.
