@@ -2,12 +2,14 @@
 //! a timer, and not by the next packet (`napi_defer_hard_irqs`, `gro_flush_timeout`).
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
 
 use serde::{Deserialize, Serialize};
 use weir_bpf::sync::lock;
-use weir_bpf::sys::napi;
 use weir_bpf::sys::sysfs::Attribute;
+use weir_bpf::sys::{napi, sched};
+use weir_bpf::units::Nice;
 use weir_policy::Nanos;
 use weir_policy::governor::POLL_INTERVALS;
 
@@ -83,12 +85,52 @@ impl std::fmt::Display for Values {
     }
 }
 
-/// One interface's.
+/// One interface's. What is wanted a thread of ordinary weight sets: before Linux 6.14 whoever writes these attributes
+/// spins as long as somebody holds the lock of all changes to interfaces (`netdev_store()`, `restart_syscall()`), and the
+/// governor's threads run before all that are on the CPU of the NAPI thread.
 pub struct Deferral {
-    polls: Attribute,
-    interval_ns: Attribute,
+    wishes: Arc<Wishes>,
+    setter: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Wishes {
+    wanted: Mutex<Wanted>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Wanted {
     /// By how much each thread, by its number with the governor, wants them deferred.
-    wanted: Mutex<BTreeMap<u32, Nanos>>,
+    by: BTreeMap<u32, Nanos>,
+    /// Whether that is still to be set.
+    due: bool,
+    over: bool,
+}
+
+impl Wanted {
+    /// The shortest time of all counts.
+    fn shortest(&self) -> Option<Nanos> {
+        self.by.values().min().copied()
+    }
+}
+
+impl Wishes {
+    /// What is to be set now, as soon as something is; `None` at the end.
+    fn next(&self) -> Option<Option<Nanos>> {
+        let waits = |wanted: &mut Wanted| !wanted.due && !wanted.over;
+        let wanted = self.changed.wait_while(lock(&self.wanted), waits);
+        let mut wanted = wanted.unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut wanted.due).then(|| wanted.shortest())
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Wanted)) {
+        let mut wanted = lock(&self.wanted);
+        change(&mut wanted);
+        if wanted.due || wanted.over {
+            self.changed.notify_one();
+        }
+    }
 }
 
 impl Deferral {
@@ -100,27 +142,52 @@ impl Deferral {
         }
         let old = Values::read(host, interface).ok().filter(|old| *old == Values::new(None))?;
         let open = |attribute| host.sysfs.attribute(interface, attribute).ok();
-        let (polls, interval_ns) = (open(POLLS)?, open(INTERVAL)?);
-        Some((Self { polls, interval_ns, wanted: Mutex::default() }, old))
+        let attributes = Attributes { polls: open(POLLS)?, interval_ns: open(INTERVAL)? };
+        let wishes = Arc::new(Wishes::default());
+        let heard = Arc::clone(&wishes);
+        let set = move || {
+            // The daemon's own is less, which may mean to wait for long.
+            let _ = sched::set_nice(rustix::thread::gettid(), Nice(0));
+            while let Some(interval) = heard.next() {
+                // It fails for an interface that is gone.
+                let _ = attributes.set(interval);
+            }
+        };
+        let setter = std::thread::Builder::new().name("weir-defer".into()).spawn(set).ok()?;
+        Some((Self { wishes, setter: Some(setter) }, old))
     }
 
-    /// A thread wants interrupts deferred by so much from now on. The shortest time of all counts. `anew`: somebody may
-    /// have put back what it wanted before.
+    /// A thread wants interrupts deferred by so much from now on. `anew`: somebody may have put back what it wanted
+    /// before.
     pub fn want(&self, number: u32, interval: Option<Nanos>, anew: bool) {
-        let mut wanted = lock(&self.wanted);
-        let shortest = |wanted: &BTreeMap<u32, Nanos>| wanted.values().min().copied();
-        let before = shortest(&wanted);
-        match interval {
-            Some(interval) => wanted.insert(number, interval),
-            None => wanted.remove(&number),
-        };
-        let now = shortest(&wanted);
-        if now != before || anew && now.is_some() {
-            // It fails for an interface that is gone.
-            let _ = self.set(now);
+        self.wishes.change(|wanted| {
+            let before = wanted.shortest();
+            match interval {
+                Some(interval) => wanted.by.insert(number, interval),
+                None => wanted.by.remove(&number),
+            };
+            let now = wanted.shortest();
+            wanted.due |= now != before || anew && now.is_some();
+        });
+    }
+}
+
+impl Drop for Deferral {
+    /// Everything that was wanted has been set.
+    fn drop(&mut self) {
+        self.wishes.change(|wanted| wanted.over = true);
+        if let Some(setter) = self.setter.take() {
+            let _ = setter.join();
         }
     }
+}
 
+struct Attributes {
+    polls: Attribute,
+    interval_ns: Attribute,
+}
+
+impl Attributes {
     /// What somebody else has set meanwhile stays; nothing is deferred by the other attribute then.
     fn set(&self, interval: Option<Nanos>) -> weir_bpf::Result<()> {
         let present = Values { polls: self.polls.read()?, interval_ns: self.interval_ns.read()? };
