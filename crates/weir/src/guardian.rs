@@ -27,7 +27,6 @@ use weir_bpf::units::Nice;
 use crate::cgroup;
 use crate::error::{Error, Result};
 use crate::governor::Beat;
-use crate::governor::observed::PRIORITY;
 use crate::host::Host;
 use crate::key::Key;
 use crate::lock::{Attempt, Lock, Purpose};
@@ -128,10 +127,9 @@ fn is_ready(child: &mut Child) -> Result<bool> {
 pub fn run(parent: i32, keys: &[Key]) -> Result<()> {
     leave_the_terminal()?;
     cgroup::leave();
-    // Restoring is not to wait for the flood, nor for the weights that it takes back. Where that is refused, it has at
-    // least more weight than a daemon that watches (see `daemon`).
+    // A daemon that watches has little weight (see `daemon`); restoring is not to wait for the flood. Nor may it run before
+    // all others: it writes what `Deferral` tells of.
     let _ = sched::set_nice(rustix::thread::gettid(), Nice(0));
-    let _ = sched::set_fifo_current_thread(PRIORITY);
     let daemon = watch_parent(parent)?;
     // All that can fail is opened now, while the daemon can still be told.
     let host = Host::open()?;
