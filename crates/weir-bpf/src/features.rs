@@ -18,10 +18,16 @@ pub struct Lack {
 
 /// Looks for what the running kernel lacks. Takes some tens of milliseconds, and no privilege.
 pub fn lacks() -> Vec<Lack> {
-    Btf::from_vmlinux().map_or(vec![NO_TYPES], |btf| {
+    kernel_types().map_or(vec![NO_TYPES], |btf| {
         let all = looked_for(&btf).into_iter();
         all.filter(|(there, _)| !there).map(|(_, lack)| lack).collect()
     })
+}
+
+/// The running kernel's own. libbpf maps them, but where there are none it would look for a file of another kernel's.
+fn kernel_types() -> Option<Btf<'static>> {
+    let are_there = std::fs::exists("/sys/kernel/btf/vmlinux").unwrap_or(false);
+    are_there.then(|| Btf::from_vmlinux().ok()).flatten()
 }
 
 /// Without type information it is not known what else is lacking.
@@ -85,7 +91,7 @@ fn looked_for(btf: &Btf<'_>) -> [(bool, Lack); 5] {
 /// Whether a BPF ring's reader cannot make the kernel write beyond the ring. Since 6.10 Linux
 /// bounds what is reserved on it by a position that the reader cannot write.
 pub fn rings_are_safe() -> bool {
-    Btf::from_vmlinux().is_ok_and(|btf| bounds_reservations(&btf))
+    kernel_types().is_some_and(|btf| bounds_reservations(&btf))
 }
 
 fn bounds_reservations(btf: &Btf<'_>) -> bool {
@@ -109,7 +115,7 @@ pub fn makes_cookies() -> bool {
 pub fn asks_conntrack() -> bool {
     const LOOKUP: &str = "bpf_xdp_ct_lookup";
     static BUILT_IN: LazyLock<bool> = LazyLock::new(|| {
-        Btf::from_vmlinux().is_ok_and(|btf| btf.type_by_name::<Func<'_>>(LOOKUP).is_some())
+        kernel_types().is_some_and(|btf| btf.type_by_name::<Func<'_>>(LOOKUP).is_some())
     });
     let names_it = |types: Vec<u8>| types.windows(LOOKUP.len()).any(|it| it == LOOKUP.as_bytes());
     *BUILT_IN || std::fs::read("/sys/kernel/btf/nf_conntrack").is_ok_and(names_it)
@@ -136,7 +142,7 @@ mod tests {
     /// This machine's kernel has everything, so that is what has to be found.
     #[test]
     fn what_is_there_is_found_and_what_is_not_is_told() {
-        let Ok(btf) = Btf::from_vmlinux() else { panic!("no BTF") };
+        let Some(btf) = kernel_types() else { panic!("no BTF") };
         assert!(tracepoint_shows(&btf, "udp_fail_queue_rcv_skb", "sock"));
         assert!(!tracepoint_shows(&btf, "udp_fail_queue_rcv_skb", "task_struct"));
         assert!(!tracepoint_shows(&btf, "weir", "sk_buff"));

@@ -304,7 +304,7 @@ impl Daemon {
             }
             news.extend(changed.into_iter().map(|change| format!("{name}: {change}")));
         }
-        // What is said to hold does: some of fair shares' settings are the gates'.
+        // Said last, when it holds: the gates have some of fair shares' settings.
         for news in news {
             self.console.say(&news);
         }

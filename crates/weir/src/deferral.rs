@@ -85,9 +85,9 @@ impl std::fmt::Display for Values {
     }
 }
 
-/// One interface's. What is wanted a thread of ordinary weight sets: before Linux 6.14 whoever writes these attributes
-/// spins as long as somebody holds the lock of all changes to interfaces (`netdev_store()`, `restart_syscall()`), and the
-/// governor's threads run before all that are on the CPU of the NAPI thread.
+/// One interface's. A thread of ordinary weight sets what is wanted: before Linux 6.14 whoever writes these attributes
+/// spins as long as somebody holds the lock of all changes to interfaces (`netdev_store()`, `restart_syscall()`), and
+/// the governor's threads run before everybody else on the NAPI thread's CPU.
 pub struct Deferral {
     wishes: Arc<Wishes>,
     setter: Option<JoinHandle<()>>,
@@ -102,7 +102,7 @@ struct Wishes {
 #[derive(Default)]
 struct Wanted {
     /// By how much each thread, by its number with the governor, wants them deferred.
-    by: BTreeMap<u32, Nanos>,
+    intervals: BTreeMap<u32, Nanos>,
     /// Whether that is still to be set.
     due: bool,
     over: bool,
@@ -111,7 +111,7 @@ struct Wanted {
 impl Wanted {
     /// The shortest time of all counts.
     fn shortest(&self) -> Option<Nanos> {
-        self.by.values().min().copied()
+        self.intervals.values().min().copied()
     }
 }
 
@@ -124,6 +124,22 @@ impl Wishes {
         std::mem::take(&mut wanted.due).then(|| wanted.shortest())
     }
 
+    fn want(&self, number: u32, interval: Option<Nanos>, anew: bool) {
+        self.change(|wanted| {
+            let before = wanted.shortest();
+            match interval {
+                Some(interval) => wanted.intervals.insert(number, interval),
+                None => wanted.intervals.remove(&number),
+            };
+            let now = wanted.shortest();
+            wanted.due |= now != before || anew && now.is_some();
+        });
+    }
+
+    fn end(&self) {
+        self.change(|wanted| wanted.over = true);
+    }
+
     fn change(&self, change: impl FnOnce(&mut Wanted)) {
         let mut wanted = lock(&self.wanted);
         change(&mut wanted);
@@ -134,8 +150,8 @@ impl Wishes {
 }
 
 impl Deferral {
-    /// What was there before, too. `None` where the kernel has no such thing, or somebody has set it already, of the
-    /// interface or of one of its NAPI instances alone.
+    /// What was there before, too. `None` where the kernel has no such thing, where somebody has set it already, of the
+    /// interface or of one of its NAPI instances alone, and where no thread can be started.
     pub fn of(host: &Host, interface: &str) -> Option<(Self, Values)> {
         if napi::has_deferral(host.links.index(interface).ok()?).unwrap_or(true) {
             return None;
@@ -160,22 +176,14 @@ impl Deferral {
     /// A thread wants interrupts deferred by so much from now on. `anew`: somebody may have put back what it wanted
     /// before.
     pub fn want(&self, number: u32, interval: Option<Nanos>, anew: bool) {
-        self.wishes.change(|wanted| {
-            let before = wanted.shortest();
-            match interval {
-                Some(interval) => wanted.by.insert(number, interval),
-                None => wanted.by.remove(&number),
-            };
-            let now = wanted.shortest();
-            wanted.due |= now != before || anew && now.is_some();
-        });
+        self.wishes.want(number, interval, anew);
     }
 }
 
 impl Drop for Deferral {
     /// Everything that was wanted has been set.
     fn drop(&mut self) {
-        self.wishes.change(|wanted| wanted.over = true);
+        self.wishes.end();
         if let Some(setter) = self.setter.take() {
             let _ = setter.join();
         }
@@ -199,5 +207,33 @@ impl Attributes {
             self.polls.write(&values.polls)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shortest_wish_counts_and_the_last_is_heard_before_the_end() {
+        const LONG: Option<Nanos> = Some(Nanos::from_micros(200));
+        const SHORT: Option<Nanos> = Some(Nanos::from_micros(100));
+        let wishes = Wishes::default();
+        let heard = || {
+            assert!(lock(&wishes.wanted).due);
+            wishes.next()
+        };
+        wishes.want(1, LONG, false);
+        wishes.want(2, SHORT, false);
+        assert_eq!(heard(), Some(SHORT));
+        wishes.want(2, None, false);
+        assert_eq!(heard(), Some(LONG));
+        wishes.want(1, LONG, false);
+        assert!(!lock(&wishes.wanted).due, "nothing changes");
+        wishes.want(1, LONG, true);
+        assert_eq!(heard(), Some(LONG));
+        wishes.want(1, None, false);
+        wishes.end();
+        assert_eq!((heard(), wishes.next()), (Some(None), None));
     }
 }

@@ -199,11 +199,18 @@ mod tests {
             .run(|| {
                 let links = Links::open().unwrap();
                 links.create_veth("near", "far", None).unwrap();
-                nft("add table inet t\nadd chain inet t c");
+                // As many as make a look expensive.
+                let rules = "add rule inet t c meta mark 1 counter accept\n".repeat(5000);
+                nft(&format!("add table inet t\nadd chain inet t c\n{rules}"));
                 let mut diverting =
                     Diverting::open(links.index("near").unwrap(), Sight::at_tc(), 0).unwrap();
                 assert!(!diverting.passes_all(), "{:?}", diverting.found());
-                // As after a look at very many rules.
+                let mut rests = || {
+                    diverting.watch.read(&[]);
+                    diverting.watch.rested_at() > Instant::now()
+                };
+                assert!((0..5).any(|_| rests()), "after such a look");
+                // However long nft(8) takes.
                 diverting.watch.rest_for(Duration::from_secs(60));
                 nft("add rule inet t c meta mark 2 counter accept");
                 assert!(!diverting.follow().unwrap(), "no look before it has rested");

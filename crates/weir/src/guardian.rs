@@ -127,8 +127,8 @@ fn is_ready(child: &mut Child) -> Result<bool> {
 pub fn run(parent: i32, keys: &[Key]) -> Result<()> {
     leave_the_terminal()?;
     cgroup::leave();
-    // A daemon that watches has little weight (see `daemon`); restoring is not to wait for the flood. Nor may it run before
-    // all others: it writes what `Deferral` tells of.
+    // A daemon that watches has little weight (see `daemon`); restoring is not to wait for the flood. Nor may it be
+    // real-time: whoever writes these attributes may spin (see `Deferral`).
     let _ = sched::set_nice(rustix::thread::gettid(), Nice(0));
     let daemon = watch_parent(parent)?;
     // All that can fail is opened now, while the daemon can still be told.

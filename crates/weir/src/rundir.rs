@@ -257,7 +257,7 @@ fn mount_device(line: &str, mount: u64) -> Option<(u32, u32)> {
     if id == mount { Some((major.parse().ok()?, minor.parse().ok()?)) } else { None }
 }
 
-/// Closing it would not do at once: a child that has not begun with its program has it open, too.
+/// Closing alone does not unlock: a child that has not begun its program has it open, too.
 fn unlock(file: &File) {
     let _ = rustix::fs::flock(file, FlockOperation::Unlock);
 }

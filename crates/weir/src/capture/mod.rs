@@ -258,6 +258,7 @@ impl Session<'_> {
                 let look = others.look(&mut self.tap);
                 look.map_err(|error| lost(&self.args.interface, &error))?;
             }
+            // A line that is due comes before the end.
             if now >= next_line {
                 next_line += LINE;
                 self.check_interface()?;

@@ -69,7 +69,7 @@ pub struct Network {
 
 impl Network {
     pub fn new() -> Self {
-        begin();
+        start_what_stays();
         let [near, far] = [NetNs::create(), NetNs::create()].map(|made| made.unwrap());
         let ifindex = near
             .run(|| {
@@ -257,6 +257,12 @@ impl Network {
         let reasons = status["reasons"].as_array().unwrap();
         let found = reasons.iter().find(|each| each["reason"] == reason);
         found.unwrap_or_else(|| panic!("no reason {reason}"))["packets"].as_u64().unwrap()
+    }
+
+    /// It looks for what is back every 5 s, and beside others' load it takes its time to protect it.
+    pub fn wait_until_both_are_protected(&self) {
+        let both = || self.weir(&["status", "--check"]).stdout == b"protected: near, near2\n";
+        assert!(wait(TRIES_MAX, both), "{}", self.status());
     }
 
     /// Packets that UDP's receive queues have refused.
@@ -565,7 +571,7 @@ fn nap(ms: u64) -> Duration {
 }
 
 /// To be called before there is a namespace of the test's, for what is started here and stays.
-fn begin() {
+fn start_what_stays() {
     killed::mark();
     overslept();
 }

@@ -12,7 +12,7 @@ use weir_bpf::sys::ipv6::quiet_ipv6;
 use weir_bpf::sys::netns::NetNs;
 
 use super::router::run_in;
-use super::{PATIENCE, WEIR, begin, reset};
+use super::{PATIENCE, WEIR, reset, start_what_stays};
 
 pub const SERVER: &str = "198.19.0.2";
 pub const SERVER6: &str = "2001:2:0:1::2";
@@ -25,7 +25,7 @@ pub struct Path {
 
 impl Path {
     pub fn new() -> Self {
-        begin();
+        start_what_stays();
         let [client, router, server] = [(); 3].map(|()| NetNs::create().unwrap());
         let (to_client, to_server) = (client.path(), server.path());
         run_in(

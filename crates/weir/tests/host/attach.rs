@@ -223,9 +223,7 @@ fn a_gate_that_somebody_else_detaches_beside_another_is_attached_again() {
     let daemon = Daemon::start(&network, &[NEAR2, "--attach", "clsact"]);
     assert_eq!(near(&network, "tc", "qdisc del dev near2 clsact"), "");
     daemon.said("near2 is no longer protected: somebody has detached weir's gate");
-    // Beside others' load: it looks for what is back every 5 s, and what protects it has to be loaded.
-    let both = || network.weir(&["status", "--check"]).stdout == b"protected: near, near2\n";
-    assert!(wait(TRIES_MAX, both), "{}", network.status());
+    network.wait_until_both_are_protected();
     let filters = near(&network, "tc", "filter show dev near2 ingress");
     assert!(filters.contains("weir_gate_tc"), "{filters}");
     daemon.interrupt();

@@ -393,7 +393,7 @@ fn the_circuit_breaker_pauses_the_tap_and_not_the_host() {
 
         let capture = Running::json(&network, &arguments("--circuit-breaker"));
         replay(&network, &vec![others.clone(); 200]);
-        // Behind them: what is in the ring when a capture ends is not in it.
+        // Behind them: what is still in the interface's ring is not captured.
         sender.send_to(b"for the host", "198.18.0.1:5000").unwrap();
         assert_eq!(socket.recv(&mut [0; 64]).unwrap(), 12, "{place}");
         let end = summary(capture);

@@ -5,6 +5,7 @@ use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+use crate::common::lazy::{LAZY, lazy_socket};
 use crate::common::*;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use weir_bpf::attach::AttachMode;
@@ -12,10 +13,8 @@ use weir_bpf::gate::{Gate, QueueProbe};
 use weir_bpf::sys::caps::{self, CapabilitySet};
 use weir_bpf::sys::sched;
 use weir_bpf::units::Nice;
-use weir_socket::LazyUdpSocket;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-const LAZY: &str = "198.18.0.1:9995";
 
 fn file_of_the_tree(path: &str) -> String {
     fs::read_to_string(Path::new(ROOT).join(path)).unwrap()
@@ -196,8 +195,7 @@ fn with_the_units_capabilities_everything_works() {
     assert!(confined.run(&["config", "check", file.path()]).status.success());
     kill_process(Pid::from_child(&daemon), Signal::HUP).unwrap();
     wait_until("it has read the file", || network.interface_status()["user_share"] == 0.7);
-    let lazy = network.near.run(|| LazyUdpSocket::bind(LAZY).unwrap()).unwrap();
-    lazy.set_read_timeout(Some(PATIENCE)).unwrap();
+    let lazy = lazy_socket(&network, LAZY);
     assert_eq!(lazy.ordinary(), None);
     network.far_socket("198.18.0.2:0").send_to(b"packet", LAZY).unwrap();
     assert_eq!(lazy.recv(&mut [0; 16]).unwrap(), 6);

@@ -478,7 +478,7 @@ fn assert_none_is_lost(script: &str, why: &str) {
     let rounds = format!(
         r"
 rounds=0
-for _ in range(3*{ROUNDS}):
+for _ in range({ROUNDS}+5):
     if rounds=={ROUNDS}: break
     s=socket.socket(2,2); s.setblocking(False)
     print('binds',flush=True)

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use crate::common::lazy::{LAZY, lazy_socket};
 use crate::common::*;
 use rustix::fs::{Gid, Uid};
 use rustix::net::{
@@ -19,11 +20,9 @@ use rustix::net::{
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use weir_bpf::sys::netns;
-use weir_socket::LazyUdpSocket;
 use weir_socket::protocol::{HEADER_BYTES, Reply, Request, TEXT_BYTES_MAX, socket_path};
 
 const NOBODY: u32 = 65534;
-const LAZY: &str = "198.18.0.1:9995";
 const MIB: u64 = 1 << 20;
 
 fn path(network: &Network) -> PathBuf {
@@ -94,7 +93,7 @@ fn ask(path: &Path, ring_bytes: u64) -> Result<(OwnedFd, OwnedFd), String> {
 
 /// Somebody else is served, and the rules are looked at.
 fn assert_others_are_served(network: &Network, daemon: &Daemon, sign: &str) {
-    let socket = network.near.run(|| LazyUdpSocket::bind(LAZY).unwrap()).unwrap();
+    let socket = lazy_socket(network, LAZY);
     assert_eq!(socket.ordinary(), None, "{sign}");
     let nft = |command: &str| {
         let run = || Command::new("nft").arg(command).status().unwrap();
@@ -105,7 +104,6 @@ fn assert_others_are_served(network: &Network, daemon: &Daemon, sign: &str) {
     daemon.said_since(heard, "lazy sockets are ordinary ones for now");
     nft("flush ruleset");
     daemon.said_since(heard, "lazy sockets are lazy again");
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
     network.far_socket("198.18.0.2:0").send_to(sign.as_bytes(), LAZY).unwrap();
     let mut buffer = [0; 64];
     let length = socket.recv(&mut buffer).unwrap();
@@ -246,7 +244,7 @@ fn descriptors_that_cannot_be_closed_do_not_keep_the_daemon_from_its_end() {
     daemon.signal(Signal::STOP);
     near.by_ref().take(2).for_each(|near| pass(&near));
     daemon.signal(Signal::CONT);
-    let socket = network.near.run(|| LazyUdpSocket::bind(LAZY).unwrap()).unwrap();
+    let socket = lazy_socket(&network, LAZY);
     assert_eq!(socket.ordinary(), None, "connections are accepted in turn");
     // One that may not even have been accepted.
     daemon.signal(Signal::STOP);
@@ -290,7 +288,7 @@ fn connections_are_bounded_and_do_not_use_up_the_daemons_descriptors() {
     // What a service manager gives a daemon: it is to raise the first of both.
     let mut command = Command::new("sh");
     command.args(["-c", &format!("ulimit -S -n 512 && exec {WEIR} \"$@\""), "sh"]);
-    let options = ["--lazy", "--lazy-group", "65534"];
+    let options = ["--awake", "--lazy", "--lazy-group", "65534"];
     let daemon = Daemon::start_by(command, &network, &options);
     let path = path(&network);
     as_nobody(&network, || {
@@ -311,7 +309,7 @@ fn connections_are_bounded_and_do_not_use_up_the_daemons_descriptors() {
     drop(near);
     daemon.signal(Signal::CONT);
     let crowd: Vec<OwnedFd> = as_nobody(&network, || (0..4500).map(|_| open(&path)).collect());
-    let socket = network.near.run(|| LazyUdpSocket::bind(LAZY).unwrap()).unwrap();
+    let socket = lazy_socket(&network, LAZY);
     assert_eq!(socket.ordinary(), None, "root's are heard");
     drop((stuck, crowd));
 }

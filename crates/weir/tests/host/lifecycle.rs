@@ -245,8 +245,8 @@ fn a_governed_thread_that_somebody_else_has_made_real_time_stays_so() {
     for kill in [false, true] {
         sched::set_weight(thread, SchedPolicy::Normal, Nice(5), None).unwrap();
         let daemon = Daemon::start(&network, &[]);
-        let is_governed = || network.interface_status()["governed"][0].is_object();
-        wait_until("the governor has acted", is_governed);
+        let own_cpu = || network.interface_status()["governed"][0]["own_cpu"].as_f64();
+        wait_until("the governor has acted", || own_cpu() > Some(0.0));
         sched::set_weight(thread, theirs, Nice(0), None).unwrap();
         if let Some(said) = end(&network, daemon, kill) {
             assert!(said.contains(": left as set by somebody else (SCHED_FIFO 7)"), "{said}");
@@ -368,9 +368,7 @@ fn an_interface_that_is_lost_beside_another_is_said_to_be_and_protected_when_it_
     }
 
     network.add_pair();
-    // Beside others' load: it looks for what is back every 5 s, and what protects it has to be loaded.
-    let both = || network.weir(&["status", "--check"]).stdout == b"protected: near, near2\n";
-    assert!(wait(TRIES_MAX, both), "{}", network.status());
+    network.wait_until_both_are_protected();
     assert!(network.has_xdp_on(NEAR2) && network.threaded_on(NEAR2) == "1");
     // The guardian has been told.
     daemon.kill();
