@@ -140,18 +140,18 @@ pub fn overload(bench: &mut Bench, case: &Listening) -> Row {
     }
 }
 
-/// After that, no more clients connect than fit: none is turned away. Handshakes of before may be completed late, by the
-/// listener's next answer, and take places that nobody makes free; so the best of several.
+/// After that, no more clients connect than fit: none is turned away. Once in some 30 runs of all tests one got no answer
+/// for two minutes, and why is not known: so it is tried twice more, and a failure tells what became of the requests.
 pub fn fewer_than_fit(bench: &Bench, case: &Listening) {
     let connect = || (0..BACKLOG).map(|_| case.connect().ok()).collect::<Option<Vec<_>>>();
     let mut seen = Vec::new();
-    let fit = (0..20).any(|_| {
+    let fit = (0..3).any(|_| {
         case.accept_all();
         let before = counts(bench);
         let streams = bench.network.far.run(connect).unwrap();
-        let [_, discarded, late] = since(bench, before);
-        seen.push((streams.is_some(), discarded, late));
-        seen.last() == Some(&(true, 0, 0))
+        let [passed, discarded, late] = since(bench, before);
+        seen.push((streams.is_some(), passed, discarded, late));
+        streams.is_some() && (discarded, late) == (0, 0)
     });
-    assert!(fit, "{}: connected, discarded, late: {seen:?}", case.name);
+    assert!(fit, "{}: all connected; SYNs passed, discarded, dropped late: {seen:?}", case.name);
 }

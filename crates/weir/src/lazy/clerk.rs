@@ -51,8 +51,6 @@ pub(super) struct Clerk<T> {
     queue: VecDeque<T>,
     /// When it last began with one, had no more, or ended.
     since: Instant,
-    /// When a process was last started.
-    started: Option<Instant>,
 }
 
 struct Process {
@@ -80,7 +78,7 @@ impl Process {
 impl<T> Default for Clerk<T> {
     fn default() -> Self {
         let (ending, queue) = Default::default();
-        Self { process: None, ending, queue, since: Instant::now(), started: None }
+        Self { process: None, ending, queue, since: Instant::now() }
     }
 }
 
@@ -141,7 +139,6 @@ impl<T: AsFd> Clerk<T> {
         if !self.ending.is_empty() {
             return Ok(());
         }
-        self.started = Some(Instant::now());
         self.process = Some(Process::start()?);
         self.begin()
     }
@@ -167,18 +164,14 @@ impl<T: AsFd> Clerk<T> {
 
     /// From time to time: ends it if it has nothing to do or is stuck, and starts it again if there is something.
     pub(super) fn tend(&mut self) {
-        let was_ending = !self.ending.is_empty();
         self.reap();
-        let has_ended = was_ending && self.ending.is_empty();
-        // One that fails at its start is not to be started again and again.
-        let is_new = self.started.is_some_and(|at| at.elapsed() < LOOK_EVERY);
         let waited = self.since.elapsed();
         match (self.process.is_some(), self.queue.is_empty()) {
             (true, true) if waited > LOOK_EVERY => self.end(),
             // What it waits for is gone with it, so the next gets further.
             (true, false) if waited > ASK_WITHIN => self.end(),
             // If it fails, it is tried again.
-            (false, false) if has_ended && !is_new || waited > LOOK_EVERY => drop(self.begin()),
+            (false, false) if waited > LOOK_EVERY => drop(self.begin()),
             _ => {}
         }
     }
