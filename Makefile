@@ -3,7 +3,7 @@
 OUT ?= weir-lab-results
 BPF_SOURCES := $(wildcard bpf/*.c bpf/*.h bpf/abi/*.h)
 
-.PHONY: demo test test-kernels test-debian test-tarball test-container build check deb tarball setup
+.PHONY: demo test test-kernels test-debian test-tarball test-container build check style deb tarball setup
 
 # The lab's quick before and after on this kernel: prints the table, writes $(OUT)/report.html.
 demo: build
@@ -44,12 +44,14 @@ build: setup
 	cargo build --release --locked
 
 # Style and lints.
-check: setup
+check: style
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+style: setup
 	cargo fmt --all --check
 	@# Declared by a macro, which rustfmt does not look into.
 	rustfmt --check --edition 2024 crates/weir-lab/src/experiments/*.rs
 	clang-format-19 --dry-run --Werror $(BPF_SOURCES)
-	cargo clippy --workspace --all-targets --locked -- -D warnings
 
 setup:
 	@./setup.sh

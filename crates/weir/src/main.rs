@@ -2,6 +2,7 @@
 
 mod ab;
 mod attach;
+mod bypass;
 mod capture;
 mod cgroup;
 mod channel_name;

@@ -49,6 +49,8 @@ pub struct Sample {
     pub policy: Policy,
     /// What was dropped elsewhere.
     pub drops: Drops,
+    /// What the interface counts as received: `rx_packets`.
+    pub received: u64,
 }
 
 /// Packets dropped outside the gate; where the kernel counts them, not since protection began.
@@ -87,6 +89,7 @@ impl Sample {
                 udp_late,
                 unsent: gate.unsent(),
             },
+            received: link.rx_packets,
         })
     }
 }
@@ -159,6 +162,7 @@ mod tests {
             at,
             gate: Counters::default(),
             drops: Drops { ring: 100, interface: 10, udp_late: 7, unsent: 0 },
+            received: 0,
         };
         let later = Sample {
             at: at + Duration::from_millis(500),

@@ -12,6 +12,7 @@ use weir_bpf::sys::netns::NetNs;
 use weir_bpf::units::PacketsPerSec;
 use weir_bpf::verdict::Reason;
 
+use crate::bypass;
 use crate::choice::{PreferArg, choice_text};
 use crate::cli::{ResetArgs, StatusArgs};
 use crate::error::Result;
@@ -106,6 +107,9 @@ fn shortcoming(status: &InterfaceStatus) -> Option<String> {
     }
     if status.not_threaded.as_deref() == Some(SET_BACK) {
         return Some(format!("{SET_BACK}, so NAPI is in softirq"));
+    }
+    if let Some(past) = bypass::shortcoming(status.attach, status.bypassed) {
+        return Some(past);
     }
     let diversion = status.diversions.iter().find(|each| each.passes_all)?;
     Some(format!("{} ({}), so everything passes", diversion.description, diversion.detail))

@@ -96,6 +96,10 @@ pub struct InterfaceStatus {
     /// What the user of this interface should know, each with its remedy; found out when protection
     /// began.
     pub notes: Vec<String>,
+    /// Packets that the interface has received since its gate, at XDP, last saw one. 0 at tc, where what other programs
+    /// take does not reach the gate.
+    #[serde(default)]
+    pub bypassed: u64,
     /// When protection began, RFC 3339.
     pub since: String,
     /// When this was written, RFC 3339.

@@ -231,6 +231,33 @@ fn a_gate_that_somebody_else_detaches_beside_another_is_attached_again() {
     network.assert_untouched();
 }
 
+/// What tc has redirected on its way here does not pass generic XDP (`netif_receive_generic_xdp()`).
+#[test]
+fn what_goes_past_the_gate_is_told() {
+    const ABOUT: &str = "packets went past the gate at generic XDP";
+    let network = Network::ipv4_only();
+    let mac = network.links(|links, ifindex| links.mac(ifindex).unwrap());
+    let script = format!(
+        "ip link add p0 type veth peer name p1 && ip link set p0 up && ip link set p1 up && \
+         ip address add 198.19.0.2/24 dev p0 && ip neighbour add 198.19.0.1 lladdr {mac} dev p0 && \
+         tc qdisc add dev p1 clsact && tc filter add dev p1 ingress protocol ip u32 match u32 0 0 \
+         action mirred egress redirect dev far"
+    );
+    let redirect = || Command::new("sh").args(["-c", &script]).status().unwrap();
+    assert!(network.far.run(redirect).unwrap().success());
+    let daemon = Daemon::start(&network, &["--attach", "generic"]);
+    let sender = network.far_socket("198.19.0.2:0");
+    let check = || String::from_utf8(network.weir(&["status", "--check"]).stdout).unwrap();
+    wait_until("it is told", || {
+        (0..50).for_each(|_| drop(sender.send_to(b"past", "198.19.0.1:5000")));
+        check().contains(ABOUT)
+    });
+    daemon.said(ABOUT);
+    let direct = network.far_socket("198.18.0.2:0");
+    direct.send_to(b"through", "198.18.0.1:5000").unwrap();
+    wait_until("one that comes to it ends that", || check() == "protected: near\n");
+}
+
 /// A filter of somebody else's with weir's priority and handle is not weir's, whatever the record says.
 #[test]
 fn a_filter_with_another_program_is_not_removed() {
