@@ -3,7 +3,7 @@
 OUT ?= weir-lab-results
 BPF_SOURCES := $(wildcard bpf/*.c bpf/*.h bpf/abi/*.h)
 
-.PHONY: demo test test-kernels test-debian test-tarball test-container build check style deb tarball setup
+.PHONY: demo test test-kernels test-drivers test-debian test-tarball test-container build check style deb tarball setup
 
 # The lab's quick before and after on this kernel: prints the table, writes $(OUT)/report.html.
 demo: build
@@ -17,6 +17,11 @@ test: setup
 test-kernels:
 	@./setup.sh kernels
 	tests/kernels/run
+
+# Network cards of several drivers, with Debian 12's own kernel, in an emulator.
+test-drivers:
+	@./setup.sh kernels
+	tests/drivers/run
 
 # A user's walk on a fresh Debian 12 with its own kernel and systemd, in an emulator: install, protect, kill, remove.
 test-debian: deb

@@ -10,13 +10,20 @@ fail() {
   exit 1
 }
 
-# The kernel's package, unpacked: prints the directory.
+need() {
+  local tool
+  for tool; do
+    command -v "$tool" >/dev/null || fail "$tool is missing: run ./setup.sh kernels"
+  done
+}
+
+# The kernel's package, unpacked: prints the directory. kernel [VERSION-OR-FILE [FLAVOUR]]
 kernel() {
-  local deb=${1:-} package unpacked
+  local deb=${1:-} flavour=${2:-cloud-amd64} package unpacked
   download() { apt-get -o APT::Sandbox::User=root download -qq "$package"; }
   mkdir -p "$CACHE/debs"
   if [[ ! -f $deb ]]; then
-    package=linux-image${deb:+-$deb}-cloud-amd64
+    package=linux-image${deb:+-$deb}-$flavour
     # A package that only names the current version's.
     package=$(apt-cache depends "$package" 2>/dev/null |
       sed -n 's/.*Depends: \(linux-image-.*\)/\1/p' | head -n 1 | grep . || echo "$package")
@@ -80,15 +87,46 @@ modules() {
   done
 }
 
-# Boots $kernel with an initial root directory, and answers as the last line that it prints: boot CPIO LOG [PARAMETERS]
+# A program or library with all that it is linked to, at the place where it is here.
+copy() {
+  local file
+  for file in "$1" $(ldd "$1" 2>/dev/null | grep -o '/[^ ]*'); do
+    [[ -e $2$file ]] || install -D "$(realpath "$file")" "$2$file"
+  done
+}
+
+# A root directory whose first process is tests/kernels/init, with weir and these programs beside busybox's:
+# bare_root ROOT [PROGRAM...]
+bare_root() {
+  local root=$1 program
+  shift
+  mkdir -p "$root"/{bin,busybox,dev,proc,sys,run,tmp,etc,modules}
+  install "$(command -v busybox)" "$root/busybox/busybox"
+  install tests/kernels/init "$root/init"
+  cc -O2 -Wall -static -o "$root/bin/udp" tests/kernels/udp.c
+  for program in dash ip nsenter "$@"; do
+    copy "$(command -v "$program")" "$root"
+    ln -s "$(command -v "$program")" "$root/bin/$program"
+  done
+  ln -s dash "$root/bin/sh"
+  # The tests look for weir where cargo has put it.
+  copy "$TARGET/debug/weir" "$root"
+  strip --strip-debug "$root$TARGET/debug/weir"
+  ln -s "$TARGET/debug/weir" "$root/bin/weir"
+}
+
+# Boots $kernel with an initial root directory, and answers as the last line that it prints:
+# boot CPIO LOG [PARAMETERS [OPTION...]], each OPTION the emulator's, which is "${EMULATOR[@]}" if that is set.
 boot() {
-  local last
+  local cpio=$1 log=$2 parameters=${3:-} last
+  shift 2
+  shift || true
   # A machine that panics reboots, which -no-reboot turns into its end.
-  timeout "$LIMIT_S" qemu-system-x86_64 -accel tcg -cpu max -smp "$CPUS" -m "$MEMORY_MIB" \
+  timeout "$LIMIT_S" "${EMULATOR[@]:-qemu-system-x86_64}" -accel "${ACCEL:-tcg}" -cpu max -smp "$CPUS" -m "$MEMORY_MIB" \
     -nodefaults -no-user-config -display none -serial stdio -no-reboot \
-    -kernel "$kernel"/boot/vmlinuz-* -initrd "$1" \
-    -append "console=ttyS0 quiet panic=-1 ${3:-}" </dev/null | sed -u 's|\r||g' | tee "$2" || true
-  last=$(grep -aE '^[0-9]+ passed, [0-9]+ failed$' "$2" | tail -n 1 || true)
+    -kernel "$kernel"/boot/vmlinuz-* -initrd "$cpio" "$@" \
+    -append "console=ttyS0 quiet panic=-1 $parameters" </dev/null | sed -u 's|\r||g' | tee "$log" || true
+  last=$(grep -aE '^[0-9]+ passed, [0-9]+ failed$' "$log" | tail -n 1 || true)
   [[ -n $last ]] || fail "the machine did not finish within $LIMIT_S s"
   [[ $last == *" 0 failed" ]]
 }

@@ -3,12 +3,16 @@
  *   udp hold ADDRESS PORT        a socket that nobody reads, until killed
  *   udp take ADDRESS PORT        prints the length of the first datagram
  *   udp send ADDRESS PORT COUNT  so many datagrams of 14 bytes, at once
+ *   udp pace ADDRESS PORT COUNT  so many numbered ones, 400 a second
+ *   udp tally ADDRESS PORT       prints how many are missing between the first
+ *                                and the last of these, after 3 s without one
  */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 int main(int argc, char **argv)
@@ -17,17 +21,28 @@ int main(int argc, char **argv)
 	const char payload[14] = "fourteen bytes";
 	int fd = socket(AF_INET, SOCK_DGRAM, 0);
 	char buffer[64];
-	long count;
+	const struct timeval silence = {.tv_sec = 3};
+	long count, number, first, came = 0;
 
 	if (argc < 4 || fd < 0 ||
 	    inet_pton(AF_INET, argv[2], &address.sin_addr) != 1)
 		return 2;
 	address.sin_port = htons(atoi(argv[3]));
+	count = argc > 4 ? atol(argv[4]) : 1;
 	if (!strcmp(argv[1], "send")) {
-		for (count = argc > 4 ? atol(argv[4]) : 1; count > 0; count--)
+		for (; count > 0; count--)
 			/* ENOBUFS and the like are a full ring's: go on. */
 			sendto(fd, payload, sizeof(payload), 0,
 			       (struct sockaddr *)&address, sizeof(address));
+		return 0;
+	}
+	if (!strcmp(argv[1], "pace")) {
+		for (number = 0; number < count; number++) {
+			/* An interface may be down meanwhile. */
+			sendto(fd, &number, sizeof(number), 0,
+			       (struct sockaddr *)&address, sizeof(address));
+			usleep(2500);
+		}
 		return 0;
 	}
 	if (bind(fd, (struct sockaddr *)&address, sizeof(address))) {
@@ -36,6 +51,16 @@ int main(int argc, char **argv)
 	}
 	if (!strcmp(argv[1], "take")) {
 		printf("%zd\n", recv(fd, buffer, sizeof(buffer), 0));
+		return 0;
+	}
+	if (!strcmp(argv[1], "tally")) {
+		if (recv(fd, &first, sizeof(first), MSG_PEEK) <= 0)
+			return 1;
+		setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &silence,
+			   sizeof(silence));
+		while (recv(fd, &number, sizeof(number), 0) > 0)
+			came++;
+		printf("%ld\n", number - first + 1 - came);
 		return 0;
 	}
 	pause();
