@@ -163,19 +163,29 @@ static __always_inline __u32 queue_room(const struct queue *queue)
 
 	if (DEFECT(TRUESIZE_GUESSED))
 		return charged + 65536 > limit ? 0 : 1;
-	if (!queue->truesize)
-		return ROOM_UNKNOWN;
 	if (DEFECT(QUEUE_HALVED))
 		limit /= 2;
+	if (queue->takes_one_more && charged > limit)
+		return 0;
+	if (!queue->truesize)
+		return ROOM_UNKNOWN;
 	if (queue->takes_one_more)
-		return charged > limit
-			       ? 0
-			       : (limit - charged) / queue->truesize + 1;
+		return (limit - charged) / queue->truesize + 1;
 	if (!charged && !DEFECT(EMPTY_QUEUE_FULL))
 		return queue->truesize > limit ? 1 : limit / queue->truesize;
 	if (charged + queue->truesize > limit)
 		return 0;
 	return (limit - charged) / queue->truesize;
+}
+
+/*
+ * Is every packet refused, whatever it is charged, and whether or not others
+ * are on their way? Then there is nothing to ask the kernel.
+ */
+static __always_inline bool queue_is_over(const struct queue *queue)
+{
+	return queue->takes_one_more &&
+	       queue->charged - queue->in_flight > queue->limit;
 }
 
 /*

@@ -62,6 +62,13 @@ static __always_inline void udp_expect(struct weir_destination *entry,
 	entry->lent_len = charge->ip_len;
 }
 
+/* No packet fits, however short it is. */
+static __always_inline void full_of_any_length(struct weir_destination *entry)
+{
+	entry->full_from = 0;
+	entry->truesize = 0;
+}
+
 static __always_inline void udp_socket(struct weir_destination *entry,
 				       __u64 sock, __u32 lent,
 				       const struct charge *charge,
@@ -77,12 +84,15 @@ static __always_inline void udp_socket(struct weir_destination *entry,
 	if (!prospects->room && queue.in_flight &&
 	    prospects->good_for > flight_packets())
 		prospects->good_for = flight_packets();
-	if (!prospects->room && charge_asks(charge, poll, poll->now_ns)) {
+	if (!prospects->room && !queue_is_over(&queue) &&
+	    charge_asks(charge, poll, poll->now_ns)) {
 		queue.truesize = 0;
 		prospects->room = ROOM_UNKNOWN;
 		prospects->good_for = 0;
 	}
 	entry->truesize = queue.truesize;
+	if (queue_is_over(&queue))
+		full_of_any_length(entry);
 	if (DEFECT(ROOM_RESERVED) && prospects->room &&
 	    prospects->room < prospects->good_for)
 		prospects->good_for = prospects->room;
@@ -111,7 +121,7 @@ udp_group_is_alone(const struct weir_destination *entry, const struct sock *sk)
 }
 
 /* Which member a packet is for cannot be told: while one has room, all pass. */
-static __always_inline void udp_members(const struct weir_destination *entry,
+static __always_inline void udp_members(struct weir_destination *entry,
 					const struct sock *sk,
 					const struct charge *charge,
 					struct weir_poll *poll,
@@ -124,7 +134,10 @@ static __always_inline void udp_members(const struct weir_destination *entry,
 				      : WEIR_REMEMBERED;
 	if (prospects->room)
 		return;
-	if (charge_asks(charge, poll, poll->now_ns)) {
+	if (queue_takes_one_more())
+		full_of_any_length(entry);
+	if (!queue_takes_one_more() &&
+	    charge_asks(charge, poll, poll->now_ns)) {
 		prospects->room = ROOM_UNKNOWN;
 	} else if (udp_group_is_alone(entry, sk) ||
 		   DEFECT(GROUP_ALWAYS_ALONE)) {
