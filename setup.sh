@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what weir is built and tested with on Debian 12. Does nothing, quietly, where it is all
-# there already. `setup.sh kernels` installs what `make test-kernels`, `test-debian` and `test-container` need, too.
+# there already. `setup.sh kernels` installs what `make test-kernels`, `test-drivers`, `test-debian` and
+# `test-container` need, too.
 set -euo pipefail
 
 packages=(

@@ -46,8 +46,11 @@ static __always_inline void contest_go_on(struct weir_contest *contest,
 		contest->lighter = 0;
 		contest->unknown = 0;
 	}
+	/* Before 6.18 a queue is known to be full even if nothing is known of
+	 * what packets are charged. */
+	if (queue->truesize || contest->sock != sock)
+		contest->truesize = queue->truesize;
 	contest->sock = sock;
-	contest->truesize = queue->truesize;
 	contest->until_ns = now + CONTESTED_NS;
 }
 

@@ -84,8 +84,8 @@ static __always_inline void udp_socket(struct weir_destination *entry,
 	if (!prospects->room && queue.in_flight &&
 	    prospects->good_for > flight_packets())
 		prospects->good_for = flight_packets();
-	if (!prospects->room && !queue_is_over(&queue) &&
-	    charge_asks(charge, poll, poll->now_ns)) {
+	if (!prospects->room &&
+	    charge_asks(charge, poll, poll->now_ns, queue_is_over(&queue))) {
 		queue.truesize = 0;
 		prospects->room = ROOM_UNKNOWN;
 		prospects->good_for = 0;
@@ -136,8 +136,7 @@ static __always_inline void udp_members(struct weir_destination *entry,
 		return;
 	if (queue_takes_one_more())
 		full_of_any_length(entry);
-	if (!queue_takes_one_more() &&
-	    charge_asks(charge, poll, poll->now_ns)) {
+	if (charge_asks(charge, poll, poll->now_ns, queue_takes_one_more())) {
 		prospects->room = ROOM_UNKNOWN;
 	} else if (udp_group_is_alone(entry, sk) ||
 		   DEFECT(GROUP_ALWAYS_ALONE)) {
@@ -199,7 +198,7 @@ __noinline int udp_judge_group(struct weir_destination *entry, __u64 sock,
 	struct workspace *workspace = get_workspace();
 	struct weir_poll *poll = current_poll();
 	struct survey *survey;
-	bool full;
+	bool full, over;
 	__u64 net;
 
 	if (!entry || !charge || !prospects || !workspace || !poll)
@@ -215,8 +214,12 @@ __noinline int udp_judge_group(struct weir_destination *entry, __u64 sock,
 		survey->full = survey->sockets;
 	entry->full_from = charge->from;
 	entry->truesize = charge->truesize;
+	over = survey->over == survey->sockets;
 	full = survey->sockets && survey->full == survey->sockets &&
-	       !survey->uncertain && !charge_asks(charge, poll, poll->now_ns);
+	       !survey->uncertain &&
+	       !charge_asks(charge, poll, poll->now_ns, over);
+	if (full && over)
+		full_of_any_length(entry);
 	prospects->pass = WEIR_REASON_MULTICAST_ROOM;
 	prospects->room = full ? 0 : ROOM_UNKNOWN;
 	if (!full && survey->tight)

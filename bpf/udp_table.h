@@ -133,6 +133,7 @@ __noinline int survey_room(struct survey *survey, __u64 address)
 	queue = queue_of(sk, survey->truesize);
 	room = queue_room_left(address, survey->group, &queue);
 	survey->full += !room;
+	survey->over += queue_is_over(&queue);
 	if (room >= QUEUE_ROOM_FOR_ANY_POLL)
 		return 0;
 	survey->tight = true;

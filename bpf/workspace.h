@@ -27,6 +27,7 @@ struct survey {
 	__u8 uncertain;
 	__u16 sockets; /* that could be given the packet */
 	__u16 full;    /* those of them whose queue is full... */
+	__u16 over;    /* ...whatever a packet is charged */
 	__u16 tight;   /* one has no room for all of a poll */
 	__u64 last;    /* the last of them */
 };

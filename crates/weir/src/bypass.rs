@@ -8,26 +8,44 @@ use crate::sample::Sample;
 const COUNTED_LATE_TICKS: u32 = 5;
 /// Fewer are not worth a word.
 const WORTH_TELLING: u64 = 100;
+/// How seldom it is told again, in ticks.
+const TOLD_AGAIN_TICKS: u32 = 60;
 
-/// What went past a gate at XDP, where every packet should come to it. At tc other programs may take what they like.
+/// What the interface has received while its gate, at XDP, saw nothing at all. At tc other programs may take what they
+/// like.
 #[derive(Debug, Default)]
 pub struct Bypass {
-    /// Ticks since the gate has seen a packet.
+    /// Ticks since the gate has seen a packet, or the interface has changed.
     quiet: u32,
     packets: u64,
+    /// Ticks until it may be told again.
+    rest: u32,
 }
 
 impl Bypass {
-    /// From one tick to the next; returns how many packets the interface has received since the gate last saw one.
-    pub fn look(&mut self, attach: AttachMode, before: &Sample, now: &Sample) -> u64 {
+    /// Packets that the interface has received since its gate last saw one.
+    pub fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// The interface has changed: its driver may count anew, or from before.
+    pub fn begin_anew(&mut self) {
+        (self.quiet, self.packets) = (0, 0);
+    }
+
+    /// From one tick to the next; returns what is to be told, if that is new.
+    pub fn look(&mut self, attach: AttachMode, before: &Sample, now: &Sample) -> Option<String> {
+        self.rest = self.rest.saturating_sub(1);
         if !attach.is_xdp() || now.gate.total().packets > before.gate.total().packets {
-            *self = Self::default();
+            self.begin_anew();
         } else if self.quiet < COUNTED_LATE_TICKS {
             self.quiet += 1;
         } else {
             self.packets += now.received.saturating_sub(before.received);
         }
-        self.packets
+        let news = shortcoming(attach, self.packets).filter(|_| self.rest == 0)?;
+        self.rest = TOLD_AGAIN_TICKS;
+        Some(news)
     }
 }
 
@@ -35,9 +53,13 @@ impl Bypass {
 pub fn shortcoming(attach: AttachMode, packets: u64) -> Option<String> {
     let why = match attach {
         AttachMode::Native => {
-            "the driver may have forgotten it, as vmxnet3 does when the MTU changes; start weir again, or use `--attach tc`"
+            "its driver may have forgotten the gate, as vmxnet3 does when the MTU changes, or counts \
+             what is not for this host; start weir again, or use `--attach tc`"
         }
-        _ => "tc redirects them to here, and these are not shown to generic XDP; use `--attach tc`",
+        _ => {
+            "what tc redirects to here is not shown to generic XDP, or the driver counts what is not \
+             for this host; use `--attach tc`"
+        }
     };
     let attach = attach.description();
     (packets >= WORTH_TELLING)
@@ -67,21 +89,21 @@ mod tests {
         let mut bypass = Bypass::default();
         let mut look = |attach, before: (u64, u64), now: (u64, u64)| {
             let (before, now) = (sample(before.0, before.1), sample(now.0, now.1));
-            bypass.look(attach, &before, &now)
+            let news = bypass.look(attach, &before, &now);
+            (bypass.packets(), news.is_some())
         };
         // Received and seen, then counted when nothing comes any more.
-        assert_eq!(look(AttachMode::Native, (0, 0), (10, 100)), 0);
+        assert_eq!(look(AttachMode::Native, (0, 0), (10, 100)), (0, false));
         for _ in 0..COUNTED_LATE_TICKS {
-            assert_eq!(look(AttachMode::Native, (10, 100), (100, 100)), 0);
+            assert_eq!(look(AttachMode::Native, (10, 100), (100, 100)), (0, false));
         }
-        assert_eq!(look(AttachMode::Native, (100, 100), (100, 100)), 0);
-        assert_eq!(look(AttachMode::Native, (100, 100), (170, 100)), 70);
-        assert_eq!(look(AttachMode::Native, (170, 100), (240, 100)), 140);
-        // A driver's counters may begin anew.
-        assert_eq!(look(AttachMode::Native, (240, 100), (3, 100)), 140);
-        assert_eq!(look(AttachMode::Native, (3, 100), (4, 101)), 0);
+        assert_eq!(look(AttachMode::Native, (100, 100), (170, 100)), (70, false));
+        assert_eq!(look(AttachMode::Native, (170, 100), (240, 100)), (140, true));
+        // Told once. A driver's counters may begin anew.
+        assert_eq!(look(AttachMode::Native, (240, 100), (3, 100)), (140, false));
+        assert_eq!(look(AttachMode::Native, (3, 100), (4, 101)), (0, false));
         for _ in 0..9 {
-            assert_eq!(look(AttachMode::Tcx, (0, 0), (1000, 0)), 0);
+            assert_eq!(look(AttachMode::Tcx, (0, 0), (1000, 0)), (0, false));
         }
         assert_eq!(shortcoming(AttachMode::Native, 99), None);
         assert!(shortcoming(AttachMode::Native, 100).unwrap().contains("100 packets"));

@@ -21,7 +21,7 @@ use weir_bpf::verdict::Reason;
 
 use self::napi::Polled;
 use crate::attach::{self, Attached};
-use crate::bypass::{self, Bypass};
+use crate::bypass::Bypass;
 use crate::claim::Claim;
 use crate::clock;
 use crate::config::wanted::Settings;
@@ -107,7 +107,6 @@ pub struct Protected {
     rates: Rates,
     late_dropped_before: u64,
     bypass: Bypass,
-    bypassed: u64,
     /// The interface has changed, and has not been looked at since.
     stale: bool,
     ticks_since_change: u32,
@@ -177,7 +176,6 @@ impl Protected {
             rates: Rates::default(),
             late_dropped_before: late_dropped,
             bypass: Bypass::default(),
-            bypassed: 0,
             stale: false,
             ticks_since_change: 0,
             ticks: 0,
@@ -265,6 +263,7 @@ impl Protected {
         // What follows is tried again by the tick.
         self.stale = false;
         self.ticks_since_change = 0;
+        self.bypass.begin_anew();
         self.follow_napi()?;
         renamed.map(|()| Presence::Present)
     }
@@ -337,11 +336,7 @@ impl Protected {
         let now = Sample::read(links, self.claim.ifindex, &self.gate, policy, late_dropped)?;
         let before = std::mem::replace(&mut self.last, now);
         self.rates = Rates::between(&before, &self.last);
-        let attach = self.attached.mode;
-        let bypassed = self.bypass.look(attach, &before, &self.last);
-        let was_told = bypass::shortcoming(attach, std::mem::replace(&mut self.bypassed, bypassed));
-        let told = bypass::shortcoming(attach, bypassed).filter(|_| was_told.is_none());
-        self.news.extend(told);
+        self.news.extend(self.bypass.look(self.attached.mode, &before, &self.last));
         Ok(before.gate)
     }
 
@@ -378,7 +373,7 @@ impl Protected {
             napi_threads: self.threads.pids(),
             diversions: self.diverting.found().iter().map(Into::into).collect(),
             notes: self.notes().chain(self.lazy.clone()).chain(self.forwarding()).collect(),
-            bypassed: self.bypassed,
+            bypassed: self.bypass.packets(),
             since: self.since.clone(),
             updated: clock::timestamp(SystemTime::now()),
             verdicts: status::by_verdict(&self.last.gate, self.settings.policy),

@@ -16,6 +16,7 @@ use weir_bpf::units::{IfIndex, Nice};
 use weir_bpf::verdict::{Reason, Verdict};
 use weir_policy::{Prefer, Share};
 
+use crate::bypass;
 use crate::error::{Error, Result};
 use crate::governor::observed::Observed;
 use crate::key::{Key, STATE_SUFFIX, STATUS_SUFFIX};
@@ -239,7 +240,9 @@ impl InterfaceStatus {
 
     /// Whether its gate may discard anything.
     pub fn discards(&self) -> bool {
-        self.policy == Policy::On && !self.diversions.iter().any(|each| each.passes_all)
+        self.policy == Policy::On
+            && !self.diversions.iter().any(|each| each.passes_all)
+            && bypass::shortcoming(self.attach, self.bypassed).is_none()
     }
 
     /// The name of its files.

@@ -27,7 +27,7 @@ const GAUGES: [(&str, &str, Values<f64>); 9] = [
     ("protected", "1 while a daemon protects the interface", |status| one(yes(status.running))),
     (
         "discarding",
-        "1 while its gate may discard: the policy is on, and nothing diverts its packets",
+        "1 while its gate may discard: the policy is on, nothing diverts its packets, and they come to it",
         |status| one(yes(status.running && status.discards())),
     ),
     (
