@@ -83,8 +83,6 @@ typedef struct {
 } atomic64_t;
 
 struct sock_common {
-	__u64 skc_addrpair; /* remote and local IPv4 address */
-	__be32 skc_daddr;
 	__be32 skc_rcv_saddr;
 	__u32 skc_portpair; /* remote and local port */
 	__be16 skc_dport;
@@ -96,7 +94,6 @@ struct sock_common {
 	unsigned char skc_ipv6only : 1;
 	struct proto *skc_prot;
 	struct possible_net skc_net;
-	struct in6_addr___kernel skc_v6_daddr;
 	struct in6_addr___kernel skc_v6_rcv_saddr;
 	struct hlist_node skc_node;
 	atomic64_t skc_cookie;

@@ -30,7 +30,6 @@ int BPF_PROG(weir_poll_cost, struct napi_struct *napi, int work, int budget)
 	/* The backlog of a CPU has no number, 0. */
 	if (!watched_napi_id || napi->napi_id != watched_napi_id)
 		return 0;
-	poll_cost.polls++;
 	poll_cost.packets += work;
 	if (work < budget || work <= 0) {
 		last_ns = 0;
@@ -42,14 +41,10 @@ int BPF_PROG(weir_poll_cost, struct napi_struct *napi, int work, int budget)
 	if (!took)
 		return 0;
 	per_packet = took / (__u32)work;
-	if (per_packet >= WEIR_POLL_NS_PER_PACKET_MAX) {
-		poll_cost.interrupted++;
+	if (per_packet >= WEIR_POLL_NS_PER_PACKET_MAX)
 		return 0;
-	}
 	poll_cost.histogram[per_packet]++;
-	poll_cost.full_polls++;
 	poll_cost.full_packets += work;
-	poll_cost.full_ns += took;
 	return 0;
 }
 

@@ -22,15 +22,11 @@
 
 /* Polls of one NAPI instance, as the lab's gate-cost counts them. */
 struct weir_poll_cost {
-	__u64 polls;
 	__u64 packets;
-	/* Of polls that took a whole budget right after one that did... */
-	__u64 full_polls;
+	/* Of full polls: that took a whole budget right after one that did, and
+	 * were not interrupted for long. */
 	__u64 full_packets;
-	__u64 full_ns;
-	/* ...without those that were interrupted for long: as many. */
-	__u64 interrupted;
-	/* full_polls by whole ns per packet. */
+	/* Full polls by whole ns per packet. */
 	__u32 histogram[WEIR_POLL_NS_PER_PACKET_MAX];
 };
 

@@ -110,9 +110,7 @@ impl Filter {
         FILTER.attach(program, ifindex, 0).map_err(wrong)?;
         Ok(filter)
     }
-}
 
-impl Filter {
     /// Whether it is still there.
     pub(crate) fn is_attached(&self) -> Result<bool> {
         Ok(self.record.is_attached(&Links::open()?, self.ifindex))

@@ -7,24 +7,16 @@ use libbpf_rs::skel::Skel;
 use crate::error::{Error, Result};
 use crate::object::{globals, load};
 use crate::skeleton::poll_cost::{PollCostSkel, PollCostSkelBuilder, types};
-use crate::units::Nanos;
 
 /// Polls of one NAPI instance, cumulative.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PollCost {
-    /// Every poll.
-    pub polls: u64,
     /// Packets that they took.
     pub packets: u64,
-    /// Polls that took a whole budget right after one that did, and were not interrupted for long.
-    pub full_polls: u64,
-    /// Packets of those.
+    /// Of those, the packets of full polls: that took a whole budget right after one that did, and were not
+    /// interrupted for long.
     pub full_packets: u64,
-    /// Time of those, each from the end of the one before it.
-    pub full_time: Nanos,
-    /// Such polls that were interrupted for long, and are not among `full_polls`.
-    pub interrupted: u64,
-    /// `full_polls` by whole nanoseconds per packet.
+    /// Full polls by whole nanoseconds per packet.
     pub histogram: Vec<u32>,
 }
 
@@ -81,12 +73,8 @@ impl PollClock {
         // SAFETY: a valid reference, to plain integers that the kernel may write meanwhile.
         let read: types::weir_poll_cost = unsafe { ptr::read_volatile(&raw const bss.poll_cost) };
         PollCost {
-            polls: read.polls,
             packets: read.packets,
-            full_polls: read.full_polls,
             full_packets: read.full_packets,
-            full_time: Nanos(read.full_ns),
-            interrupted: read.interrupted,
             histogram: read.histogram.to_vec(),
         }
     }

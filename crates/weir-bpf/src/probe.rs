@@ -20,7 +20,6 @@ const PROBE: &str = "the queue probe";
 pub struct QueueProbe {
     skel: QueueSkel<'static>,
     hash_seed: u64,
-    learns_ipv6: bool,
 }
 
 /// What the kernel's tracepoint of a refused UDP packet is good for.
@@ -70,13 +69,7 @@ impl QueueProbe {
             Ok(())
         })?;
         skel.attach().map_err(Error::bpf("attach", PROBE))?;
-        Ok(Self { skel, hash_seed, learns_ipv6: shown || ipv6 })
-    }
-
-    /// Whether the gates learn what an IPv6 packet is charged. If not, they discard none: the kernel
-    /// is older than Linux 6.10 and refuses BPF trampolines.
-    pub fn learns_ipv6(&self) -> bool {
-        self.learns_ipv6
+        Ok(Self { skel, hash_seed })
     }
 
     /// The maps that gates share with the probe.

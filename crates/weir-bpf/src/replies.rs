@@ -41,11 +41,6 @@ impl Replies {
         attach::at_egress(self.skel.progs.weir_replies.as_fd(), ifindex, ifname).map(Attached)
     }
 
-    /// Forgets every reply.
-    pub fn clear(&self) {
-        (0..QUESTIONS).for_each(|number| self.ages.write(number, 0));
-    }
-
     /// How long after it was made a flow's question of this number was replied to; `None` if it was not.
     pub fn age(&self, number: u32) -> Option<Nanos> {
         let age = self.ages.read(number);

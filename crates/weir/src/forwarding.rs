@@ -119,6 +119,26 @@ impl Forwarding {
     }
 }
 
+/// Whether the fast path may begin between these interfaces, as far as that can be told before a gate is in their
+/// drivers, where coming may reset a network card.
+///
+/// # Errors
+/// Names the first thing that packets would be taken past.
+pub fn check(links: &Links, interfaces: &[IfIndex]) -> Result<()> {
+    let mut filters = ForwardFilters::default();
+    let mut named: Vec<Interface> = Vec::new();
+    for each in interfaces {
+        named.extend(name_of(links, *each)?.map(|name| (*each, name)));
+    }
+    for _ in interfaces {
+        if let Some(bar) = filters.on_the_way(&named).first() {
+            return Err(refused(bar));
+        }
+        named.rotate_left(1);
+    }
+    Ok(())
+}
+
 /// The refusal to begin.
 pub fn refused(bar: &str) -> Error {
     let problem = format!("the fast path would take packets past this, or lose them: {bar}");

@@ -19,6 +19,7 @@ use crate::daemon::{Daemon, Wardens};
 use crate::egress;
 use crate::error::{Error, Result};
 use crate::feedback::Feedback;
+use crate::forwarding;
 use crate::governor::Governors;
 use crate::guardian::Guardian;
 use crate::host::Host;
@@ -62,6 +63,10 @@ pub fn run(args: &RunArgs) -> Result<()> {
             Err(error) => console.say(&error.to_string()),
         }
     }
+    let settings =
+        |claim: &Claim| config.of(&claim.interface()).settings(&config.shares().settings());
+    let forwarding = claims.iter().filter(|claim| settings(claim).forward);
+    forwarding::check(&host.links, &forwarding.map(|claim| claim.ifindex).collect::<Vec<_>>())?;
     let mut guardian = Guardian::start(&keys)?;
     let probe = Rc::new(QueueProbe::load()?);
     let alarm = Alarm::of(&probe)?;

@@ -1,7 +1,7 @@
 //! Counters in memory that processes share.
 
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
@@ -100,7 +100,7 @@ impl SharedCounters {
     ///
     /// # Panics
     ///
-    /// If `index` is [`len()`](SharedCounters::len) or more, as a slice's index would.
+    /// If `index` is the number of counters or more, as a slice's index would.
     #[allow(unsafe_code)]
     pub fn get(&self, index: usize) -> &AtomicU64 {
         assert!(index < self.len, "counter {index} of {}", self.len);
@@ -108,18 +108,6 @@ impl SharedCounters {
         // at a page, is zeroed at birth, cannot shrink, and lives as long as `self`; other
         // processes change it by atomic operations.
         unsafe { self.counters.add(index).as_ref() }
-    }
-
-    /// Number of counters, at least 1.
-    #[allow(clippy::len_without_is_empty)]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-}
-
-impl AsFd for SharedCounters {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
     }
 }
 
@@ -150,7 +138,7 @@ mod tests {
     fn what_one_mapping_counts_the_other_sees() {
         let own = SharedCounters::create("weir-test", 1000).unwrap();
         let other = SharedCounters::open(own.path()).unwrap();
-        assert_eq!((own.len(), other.len()), (1000, 1000));
+        assert_eq!((own.len, other.len), (1000, 1000));
         for index in [0, 511, 512, 999] {
             assert_eq!(other.get(index).load(Relaxed), 0);
             own.get(index).fetch_add(index as u64 + 1, Relaxed);
@@ -178,7 +166,7 @@ mod tests {
     fn the_size_is_fixed() {
         let own = SharedCounters::create("weir-test", 2).unwrap();
         for bytes in [0, 8, 4096] {
-            assert!(rustix::fs::ftruncate(&own, bytes).is_err(), "{bytes}");
+            assert!(rustix::fs::ftruncate(&own.fd, bytes).is_err(), "{bytes}");
         }
     }
 

@@ -43,8 +43,6 @@ pub fn udp_stats() -> Result<(UdpStats, UdpStats)> {
 pub struct TcpStats {
     /// Taken by TCP, good or bad; what GRO has merged counts once.
     pub in_segs: u64,
-    /// Handed to IP, those sent again included.
-    pub out_segs: u64,
     /// SYNs answered by a cookie, because the listener had no room to remember them.
     pub syn_cookies_sent: u64,
     /// SYNs, and last segments of handshakes, dropped at a listener: its queue was full, or worse.
@@ -123,7 +121,6 @@ fn parse_tcp(snmp: &str, netstat: &str) -> Result<TcpStats> {
     let extended = Table::of(NETSTAT, netstat, "TcpExt: ", "TCP")?;
     Ok(TcpStats {
         in_segs: tcp.number("InSegs")?,
-        out_segs: tcp.number("OutSegs")?,
         syn_cookies_sent: extended.number("SyncookiesSent")?,
         listen_drops: extended.number("ListenDrops")?,
         listen_overflows: extended.number("ListenOverflows")?,
@@ -266,7 +263,6 @@ UdpLite6InDatagrams             \t91
                        TCPReqQFullDrop\nTcpExt: 7 10 8 9 11\n";
         let expected = TcpStats {
             in_segs: 5,
-            out_segs: 6,
             syn_cookies_sent: 7,
             listen_drops: 8,
             listen_overflows: 10,

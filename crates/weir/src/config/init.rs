@@ -97,7 +97,10 @@ fn file(reading: &Reading) -> String {
         for diversion in interface.diversions.iter().flatten().filter(|each| each.passes_all) {
             let _ = writeln!(text, "# {}: {}", diversion.description, diversion.cost);
         }
-        text.push_str("#attach = \"auto\"          # or \"native\", \"generic\", \"tc\"\n");
+        text.push_str(match interface.xdp.is_some() {
+            true => "attach = \"tc\"             # beside the XDP program that it has\n",
+            false => "#attach = \"auto\"          # or \"native\", \"generic\", \"tc\"\n",
+        });
         text.push_str("#cpus = \"0-3\"             # where the threads that poll it may run\n");
     }
     text.push_str(

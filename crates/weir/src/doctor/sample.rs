@@ -47,7 +47,7 @@ const NEIGHBOURS: [&str; 2] = ["bpftune", "irqbalance"];
 /// `/sys/class/net/*/type` of PPP.
 const ARPHRD_PPP: &str = "512";
 /// Drivers that count a full ring neither as missed nor as fifo errors.
-const RING_UNCOUNTED: [&str; 3] = ["ena", "virtio_net", "vmxnet3"];
+const RING_UNCOUNTED: [&str; 4] = ["ena", "gve", "virtio_net", "vmxnet3"];
 
 /// Looks at a host.
 pub struct Looker {

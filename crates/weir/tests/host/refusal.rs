@@ -81,6 +81,8 @@ fn tc_runs_beside_another_xdp_program() {
     let mut other = DoNothing::load().unwrap();
     network.near.run(|| other.attach(network.ifindex, NEAR, AttachMode::Native)).unwrap().unwrap();
     let before = xdp_id(&network);
+    let first = network.says(&["config", "init", "-"]);
+    assert!(first.contains("\nattach = \"tc\" "), "{first}");
     for attach in ["tc", "clsact"] {
         let daemon = Daemon::start(&network, &["--attach", attach]);
         assert_eq!(xdp_id(&network), before);
