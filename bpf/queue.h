@@ -97,6 +97,31 @@ static __always_inline void charge_of(const struct flow *flow, __u32 truesize,
 	}
 }
 
+/*
+ * What is known has become old: one packet that it would discard asks the
+ * kernel, and the rest of its NAPI poll is judged by what was known. If the
+ * kernel takes that packet, nothing is known any more.
+ */
+static __always_inline bool charge_asks(const struct charge *charge,
+					const struct weir_poll *poll, __u64 now)
+{
+	struct weir_charges *charges;
+	__u64 poll_id;
+
+	if (now <= charge->known_until_ns || DEFECT(TRUESIZE_GUESSED))
+		return false;
+	charges = charges_at(interface.charges);
+	if (!charges || now > charge->known_until_ns + CHARGE_BELIEVED_NS)
+		return true;
+	poll_id = poll_id_of(poll);
+	if (charges->asked_poll)
+		return charges->asked_poll != poll_id ||
+		       charges->asked_looks++ >= LOOKS_BY_OLD_CHARGE;
+	charges->asked_poll = poll_id;
+	charges->asked_looks = 0;
+	return true;
+}
+
 struct queue {
 	__u32 charged; /* bytes, also of what is on its way to it */
 	__u32 limit;
@@ -155,47 +180,12 @@ static __always_inline __u32 queue_room(const struct queue *queue)
 
 /*
  * Is every packet refused, whatever it is charged, and whether or not others
- * are on their way?
+ * are on their way? Then there is nothing to ask the kernel.
  */
 static __always_inline bool queue_is_over(const struct queue *queue)
 {
 	return queue->takes_one_more &&
 	       queue->charged - queue->in_flight > queue->limit;
-}
-
-/*
- * What is known has become old: one packet that it would discard asks the
- * kernel, and the rest of its NAPI poll is judged by what was known. If the
- * kernel takes that packet, nothing is known any more.
- *
- * A queue that is over its limit refuses whatever comes. There one asks only
- * before what packets are charged is forgotten, as that tells what is in flight
- * once the queue is not full any more; and only where it was learned at all.
- */
-static __always_inline bool charge_asks(const struct charge *charge,
-					const struct weir_poll *poll, __u64 now,
-					bool over)
-{
-	struct weir_charges *charges;
-	__u64 poll_id;
-
-	if (now <= charge->known_until_ns || DEFECT(TRUESIZE_GUESSED))
-		return false;
-	if (over && now <= charge->known_until_ns + CHARGE_KEPT_NS / 2)
-		return false;
-	charges = charges_at(interface.charges);
-	if (over && (!charges || !charges->confirmed_ns))
-		return false;
-	if (!charges ||
-	    (!over && now > charge->known_until_ns + CHARGE_BELIEVED_NS))
-		return true;
-	poll_id = poll_id_of(poll);
-	if (charges->asked_poll)
-		return charges->asked_poll != poll_id ||
-		       charges->asked_looks++ >= LOOKS_BY_OLD_CHARGE;
-	charges->asked_poll = poll_id;
-	charges->asked_looks = 0;
-	return true;
 }
 
 /*

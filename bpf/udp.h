@@ -62,13 +62,6 @@ static __always_inline void udp_expect(struct weir_destination *entry,
 	entry->lent_len = charge->ip_len;
 }
 
-/* No packet fits, however short it is. */
-static __always_inline void full_of_any_length(struct weir_destination *entry)
-{
-	entry->full_from = 0;
-	entry->truesize = 0;
-}
-
 static __always_inline void udp_socket(struct weir_destination *entry,
 				       __u64 sock, __u32 lent,
 				       const struct charge *charge,
@@ -84,15 +77,13 @@ static __always_inline void udp_socket(struct weir_destination *entry,
 	if (!prospects->room && queue.in_flight &&
 	    prospects->good_for > flight_packets())
 		prospects->good_for = flight_packets();
-	if (!prospects->room &&
-	    charge_asks(charge, poll, poll->now_ns, queue_is_over(&queue))) {
+	if (!prospects->room && !queue_is_over(&queue) &&
+	    charge_asks(charge, poll, poll->now_ns)) {
 		queue.truesize = 0;
 		prospects->room = ROOM_UNKNOWN;
 		prospects->good_for = 0;
 	}
 	entry->truesize = queue.truesize;
-	if (queue_is_over(&queue))
-		full_of_any_length(entry);
 	if (DEFECT(ROOM_RESERVED) && prospects->room &&
 	    prospects->room < prospects->good_for)
 		prospects->good_for = prospects->room;
@@ -121,7 +112,7 @@ udp_group_is_alone(const struct weir_destination *entry, const struct sock *sk)
 }
 
 /* Which member a packet is for cannot be told: while one has room, all pass. */
-static __always_inline void udp_members(struct weir_destination *entry,
+static __always_inline void udp_members(const struct weir_destination *entry,
 					const struct sock *sk,
 					const struct charge *charge,
 					struct weir_poll *poll,
@@ -134,9 +125,8 @@ static __always_inline void udp_members(struct weir_destination *entry,
 				      : WEIR_REMEMBERED;
 	if (prospects->room)
 		return;
-	if (queue_takes_one_more())
-		full_of_any_length(entry);
-	if (charge_asks(charge, poll, poll->now_ns, queue_takes_one_more())) {
+	if (!queue_takes_one_more() &&
+	    charge_asks(charge, poll, poll->now_ns)) {
 		prospects->room = ROOM_UNKNOWN;
 	} else if (udp_group_is_alone(entry, sk) ||
 		   DEFECT(GROUP_ALWAYS_ALONE)) {
@@ -217,9 +207,7 @@ __noinline int udp_judge_group(struct weir_destination *entry, __u64 sock,
 	over = survey->over == survey->sockets;
 	full = survey->sockets && survey->full == survey->sockets &&
 	       !survey->uncertain &&
-	       !charge_asks(charge, poll, poll->now_ns, over);
-	if (full && over)
-		full_of_any_length(entry);
+	       (over || !charge_asks(charge, poll, poll->now_ns));
 	prospects->pass = WEIR_REASON_MULTICAST_ROOM;
 	prospects->room = full ? 0 : ROOM_UNKNOWN;
 	if (!full && survey->tight)

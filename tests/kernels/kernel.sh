@@ -103,6 +103,7 @@ bare_root() {
   mkdir -p "$root"/{bin,busybox,dev,proc,sys,run,tmp,etc,modules}
   install "$(command -v busybox)" "$root/busybox/busybox"
   install tests/kernels/init "$root/init"
+  install -m 644 tests/kernels/checks "$root/checks"
   cc -O2 -Wall -static -o "$root/bin/udp" tests/kernels/udp.c
   for program in dash ip nsenter "$@"; do
     copy "$(command -v "$program")" "$root"

@@ -8,8 +8,6 @@ use crate::sample::Sample;
 const COUNTED_LATE_TICKS: u32 = 5;
 /// Fewer are not worth a word.
 const WORTH_TELLING: u64 = 100;
-/// How seldom it is told again, in ticks.
-const TOLD_AGAIN_TICKS: u32 = 60;
 
 /// What the interface has received while its gate, at XDP, saw nothing at all. At tc other programs may take what they
 /// like.
@@ -18,8 +16,8 @@ pub struct Bypass {
     /// Ticks since the gate has seen a packet, or the interface has changed.
     quiet: u32,
     packets: u64,
-    /// Ticks until it may be told again.
-    rest: u32,
+    /// That there are such packets has been told since the interface changed.
+    told: bool,
 }
 
 impl Bypass {
@@ -30,21 +28,20 @@ impl Bypass {
 
     /// The interface has changed: its driver may count anew, or from before.
     pub fn begin_anew(&mut self) {
-        (self.quiet, self.packets) = (0, 0);
+        *self = Self::default();
     }
 
     /// From one tick to the next; returns what is to be told, if that is new.
     pub fn look(&mut self, attach: AttachMode, before: &Sample, now: &Sample) -> Option<String> {
-        self.rest = self.rest.saturating_sub(1);
         if !attach.is_xdp() || now.gate.total().packets > before.gate.total().packets {
-            self.begin_anew();
+            (self.quiet, self.packets) = (0, 0);
         } else if self.quiet < COUNTED_LATE_TICKS {
             self.quiet += 1;
         } else {
             self.packets += now.received.saturating_sub(before.received);
         }
-        let news = shortcoming(attach, self.packets).filter(|_| self.rest == 0)?;
-        self.rest = TOLD_AGAIN_TICKS;
+        let news = shortcoming(attach, self.packets).filter(|_| !self.told)?;
+        self.told = true;
         Some(news)
     }
 }

@@ -71,10 +71,7 @@ impl Forwarding {
         ifindex: IfIndex,
         path: &mut impl FastPath,
     ) -> Result<()> {
-        let mut interfaces: Vec<Interface> = Vec::new();
-        for each in &self.interfaces {
-            interfaces.extend(name_of(links, *each)?.map(|name| (*each, name)));
-        }
+        let mut interfaces = named(links, &self.interfaces)?;
         // The one by which packets come in is the first.
         interfaces.sort_by_key(|(each, _)| *each != ifindex);
         let bars = self.filters.on_the_way(&interfaces);
@@ -125,18 +122,24 @@ impl Forwarding {
 /// # Errors
 /// Names the first thing that packets would be taken past.
 pub fn check(links: &Links, interfaces: &[IfIndex]) -> Result<()> {
-    let mut filters = ForwardFilters::default();
-    let mut named: Vec<Interface> = Vec::new();
-    for each in interfaces {
-        named.extend(name_of(links, *each)?.map(|name| (*each, name)));
-    }
+    let (mut filters, mut named) = (ForwardFilters::default(), named(links, interfaces)?);
     for _ in interfaces {
         if let Some(bar) = filters.on_the_way(&named).first() {
             return Err(refused(bar));
         }
+        // The one by which packets come in is the first.
         named.rotate_left(1);
     }
     Ok(())
+}
+
+/// With their names; without those that have gone.
+fn named(links: &Links, interfaces: &[IfIndex]) -> Result<Vec<Interface>> {
+    let mut named = Vec::new();
+    for each in interfaces {
+        named.extend(name_of(links, *each)?.map(|name| (*each, name)));
+    }
+    Ok(named)
 }
 
 /// The refusal to begin.

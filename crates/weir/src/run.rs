@@ -63,16 +63,23 @@ pub fn run(args: &RunArgs) -> Result<()> {
             Err(error) => console.say(&error.to_string()),
         }
     }
-    let settings =
-        |claim: &Claim| config.of(&claim.interface()).settings(&config.shares().settings());
-    let forwarding = claims.iter().filter(|claim| settings(claim).forward);
-    forwarding::check(&host.links, &forwarding.map(|claim| claim.ifindex).collect::<Vec<_>>())?;
+    let numbers: Vec<_> = claims.iter().map(|claim| claim.ifindex).collect();
+    let shares = config.shares().settings();
+    let wanted = claims.into_iter().map(|claim| {
+        let effective = config.of(&claim.interface());
+        let settings = effective.settings(&shares);
+        (claim, effective, settings)
+    });
+    let wanted: Vec<_> = wanted.collect();
+    let forwarding = wanted.iter().filter(|(.., settings)| settings.forward);
+    let forwarding: Vec<_> = forwarding.map(|(claim, ..)| claim.ifindex).collect();
+    forwarding::check(&host.links, &forwarding)?;
     let mut guardian = Guardian::start(&keys)?;
     let probe = Rc::new(QueueProbe::load()?);
     let alarm = Alarm::of(&probe)?;
     // Until the main loop knows whether they may sleep.
     alarm.keep_awake(true);
-    let numbers = Arc::new(Mutex::new(claims.iter().map(|claim| claim.ifindex).collect()));
+    let numbers = Arc::new(Mutex::new(numbers));
     let governed = (&interfaces[..], &numbers);
     let governors = governors(&config, governed, args.awake, (&probe, &alarm), &mut console);
     if let Some(governors) = &governors {
@@ -93,9 +100,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let limiter = Limiter::new(Rc::clone(&probe), governors.clone());
     let kernel = Kernel { host, limiter, probe, governors };
     let (mut protected, mut running) = (Vec::new(), Vec::new());
-    for claim in claims {
-        let effective = config.of(&claim.interface());
-        let settings = effective.settings(&config.shares().settings());
+    for (claim, effective, settings) in wanted {
         let interface = Protected::start(&kernel, claim, settings, &mut console)?;
         running.push((interface.key(), effective));
         protected.push(interface);
