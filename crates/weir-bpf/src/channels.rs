@@ -101,7 +101,7 @@ impl Seen {
 
 /// The kernel's numbers of the maps that a gate counts channels in, for [`ChannelsReader::open`] in
 /// another process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChannelMapIds {
     /// Channel by channel.
     pub channels: u32,

@@ -12,7 +12,7 @@ use weir_bpf::sys::snmp::Snmp;
 use weir_bpf::units::{IfIndex, Nice};
 
 use crate::claim::Claim;
-use crate::config::Reloader;
+use crate::config::{Effective, Reloader};
 use crate::console::Console;
 use crate::error::{Error, Result};
 use crate::feedback::Feedback;
@@ -28,10 +28,11 @@ use crate::signals::Signals;
 use crate::sleep::Sleep;
 use crate::status::InterfaceStatus;
 
-/// How often weir tries to protect again what it has lost. Seldom: somebody may have detached the gate on purpose.
+/// How often weir tries to protect what it has lost, or could not protect when it was started. Seldom: somebody may have detached the gate on purpose.
 const REGAIN: Duration = Duration::from_secs(5);
 /// The same after a failure. A try takes the main loop a tenth of a second, and attaching may stop the driver's link.
-const REGAIN_FAILED: Duration = Duration::from_secs(60);
+/// Less than a minute, after which the console takes what goes wrong for over, and says it anew.
+const REGAIN_FAILED: Duration = Duration::from_secs(50);
 
 /// A running daemon.
 pub struct Daemon {
@@ -45,10 +46,26 @@ pub struct Daemon {
     hung_up: bool,
     console: Console,
     report: Report,
-    lost: Vec<InterfaceStatus>,
-    regain_due: Instant,
+    unprotected: Vec<Unprotected>,
     /// What could not be put back, by interface.
     failures: Vec<(String, String)>,
+}
+
+/// An interface that is to be protected, and is not.
+pub struct Unprotected {
+    /// Why, and what it was like before.
+    status: InterfaceStatus,
+    /// What is to hold on it: nothing that takes a restart changes meanwhile.
+    effective: Effective,
+    /// When that is tried next.
+    due: Instant,
+}
+
+impl Unprotected {
+    /// It is not from now on.
+    pub fn now(status: InterfaceStatus, effective: Effective) -> Self {
+        Self { status, effective, due: Instant::now() + REGAIN }
+    }
 }
 
 /// Gives this thread the weight [`LIGHT`] until it is dropped. Where that is refused, things stay as they are.
@@ -108,9 +125,9 @@ struct Events {
 }
 
 impl Daemon {
-    /// A daemon over protected interfaces.
+    /// A daemon over protected interfaces, and some that it has not protected yet.
     pub fn new(
-        interfaces: Vec<Protected>,
+        (interfaces, unprotected): (Vec<Protected>, Vec<Unprotected>),
         wardens: Wardens,
         signals: Signals,
         reloader: Reloader,
@@ -127,8 +144,7 @@ impl Daemon {
             hung_up: false,
             console,
             report,
-            lost: Vec::new(),
-            regain_due: Instant::now(),
+            unprotected,
             failures: Vec::new(),
         }
     }
@@ -219,9 +235,10 @@ impl Daemon {
         let sleep = self.wardens.sleep.status();
         self.tend_lazy();
         let mut gone = Vec::new();
+        // One of the others' is enough to tell it.
+        let mut lost: Vec<_> = self.unprotected.iter().map(|each| each.status.clone()).collect();
         for (at, interface) in self.interfaces.iter_mut().enumerate() {
-            // One of them is enough to tell it.
-            let lost = if at == 0 { &self.lost[..] } else { &[] };
+            let lost = std::mem::take(&mut lost);
             match interface.tick(guardian_pid, &sleep, lost, udp.map(late_drops)) {
                 Ok(tick) => {
                     self.report.tick(&mut self.console, &tick);
@@ -308,8 +325,8 @@ impl Daemon {
         for news in news {
             self.console.say(&news);
         }
-        for lost in &self.lost {
-            self.reloader.change(&lost.key(), &lost.interface);
+        for each in &mut self.unprotected {
+            self.reloader.change_unprotected(&mut each.effective, &each.status.interface);
         }
     }
 
@@ -331,53 +348,63 @@ impl Daemon {
                 Loss::Detached => "somebody has detached weir's gate",
             };
             self.console.say(&format!("{name} is no longer protected: {why}"));
-            self.lost.push(interface.loss(why));
+            let effective = self.reloader.part(&interface.key());
+            let status = interface.loss(why);
+            let unprotected = effective.map(|effective| Unprotected::now(status, effective));
+            self.unprotected.extend(unprotected);
             self.part(interface);
-            self.regain_due = Instant::now() + REGAIN;
             self.tell_numbers();
             self.tell_manager_whom();
         }
     }
 
-    /// Protects again what was lost and is back: a driver was loaded again, or a script has made the host's queueing
-    /// disciplines anew.
+    /// Protects what was lost and is back, or has come at last: a driver was loaded again, a script has made the host's
+    /// queueing disciplines anew, a tunnel is up.
     fn regain(&mut self) {
-        if Instant::now() < self.regain_due {
-            return;
-        }
-        let mut rest = REGAIN;
-        let lost = self.lost.iter().map(|lost| (lost.key(), lost.interface.clone()));
+        let host = Rc::clone(&self.wardens.kernel.host);
         // One that is down has no threads yet, which would be waited for.
-        let links = &self.wardens.kernel.host.links;
-        let is_up =
-            |name: &str| links.index(name).and_then(|at| links.info(at)).is_ok_and(|link| link.up);
-        for (key, name) in lost.filter(|(_, name)| is_up(name)).collect::<Vec<_>>() {
+        let is_up = |name: &String| {
+            host.links.index(name).and_then(|at| host.links.info(at)).is_ok_and(|link| link.up)
+        };
+        let now = Instant::now();
+        let due = self.unprotected.iter_mut().filter(|each| each.due <= now).map(|each| {
+            each.due = now + REGAIN;
+            each.status.interface.clone()
+        });
+        let due: Vec<_> = due.filter(is_up).collect();
+        for name in due {
             // What the others' gates have been told is to hold meanwhile.
             self.follow(&(0..self.interfaces.len()).collect::<Vec<_>>());
-            match self.protect_again(&key, &name) {
-                Ok(()) => {
-                    self.lost.retain(|lost| lost.interface != name);
+            let is_it = |each: &Unprotected| each.status.interface == name;
+            let Some(at) = self.unprotected.iter().position(is_it) else { continue };
+            let effective = self.unprotected[at].effective.clone();
+            match self.protect(&host.links.kernel_name(&name), &effective) {
+                Ok(key) => {
+                    self.unprotected.remove(at);
+                    self.reloader.regain(key, effective);
                     self.failures.retain(|(interface, _)| *interface != name);
-                    self.tell_manager_whom();
                 }
                 Err(error) => {
                     self.console.trouble(&error);
-                    rest = REGAIN_FAILED;
+                    let each = &mut self.unprotected[at];
+                    each.status.loss = Some(error.to_string());
+                    each.due = Instant::now() + REGAIN_FAILED;
                 }
             }
+            self.tell_manager_whom();
         }
-        self.regain_due = Instant::now() + rest;
     }
 
-    fn protect_again(&mut self, lost: &Key, name: &str) -> Result<()> {
-        let Some(settings) = self.reloader.settings(lost) else { return Ok(()) };
+    fn protect(&mut self, name: &str, effective: &Effective) -> Result<Key> {
+        let settings = self.reloader.settings_of(effective);
         let host = &self.wardens.kernel.host;
         let claim = Claim::take(host, name, settings.attach, &mut self.console)?;
         let key = claim.key(host);
         if self.wardens.guardian.is_none() || !self.wardens.keys.contains(&key) {
             // Before a knob is turned.
             let there = self.interfaces.iter().map(Protected::key);
-            let lost = self.lost.iter().map(InterfaceStatus::key);
+            let lost = self.unprotected.iter().map(|each| &each.status);
+            let lost = lost.filter(|status| status.was_protected()).map(InterfaceStatus::key);
             let keys: Vec<Key> = there.chain(lost).chain([key]).collect();
             let guardian = Guardian::start(&keys)?;
             self.wardens.keys = keys;
@@ -386,25 +413,33 @@ impl Daemon {
         let kernel = &self.wardens.kernel;
         let interface = Protected::start(kernel, claim, settings, &mut self.console)?;
         interface.describe(&mut self.console);
-        self.reloader.regain(lost, interface.key());
         self.interfaces.push(interface);
         self.tell_numbers();
         // It is protected, whoever forwards.
         if let Err(error) = interface::forward(&mut self.interfaces) {
             self.console.trouble(&error);
         }
-        Ok(())
+        Ok(key)
     }
 
     fn names(&self) -> Vec<String> {
         self.interfaces.iter().map(Protected::interface).collect()
     }
 
+    /// The names of those that were protected once, or of the others.
+    fn unprotected(&self, was_protected: bool) -> Vec<&str> {
+        let all = self.unprotected.iter().map(|each| &each.status);
+        let such = all.filter(|status| status.was_protected() == was_protected);
+        such.map(|status| status.interface.as_str()).collect()
+    }
+
     fn tell_manager_whom(&self) {
         let mut status = format!("protecting {}", self.names().join(", "));
-        if !self.lost.is_empty() {
-            let lost: Vec<&str> = self.lost.iter().map(|lost| lost.interface.as_str()).collect();
-            status = format!("{status}; lost {}", lost.join(", "));
+        for (what, was_protected) in [("lost", true), ("waiting for", false)] {
+            let names = self.unprotected(was_protected);
+            if !names.is_empty() {
+                status = format!("{status}; {what} {}", names.join(", "));
+            }
         }
         tell_manager(&[NotifyState::Status(&status)]);
     }
@@ -471,7 +506,7 @@ impl Daemon {
         if let Some(guardian) = self.wardens.guardian.take() {
             guardian.dismiss();
         }
-        let names: Vec<&str> = self.lost.iter().map(|lost| lost.interface.as_str()).collect();
+        let names = self.unprotected(true);
         if !names.is_empty() {
             return Err(Error::refused(
                 format!("no longer protected: {}", names.join(", ")),

@@ -283,7 +283,7 @@ impl Protected {
         &mut self,
         guardian_pid: i32,
         sleep: &SleepStatus,
-        lost: &[InterfaceStatus],
+        lost: Vec<InterfaceStatus>,
         late_dropped: Option<u64>,
     ) -> Result<Tick> {
         self.diverting.set_asleep(sleep.asleep && self.forwarding.is_none());
@@ -309,7 +309,7 @@ impl Protected {
         self.follow_polls(came);
         let recorded = self.claim.keep();
         let mut status = self.status(guardian_pid, sleep);
-        status.lost = lost.to_vec();
+        status.lost = lost;
         if let Err(error) = &counted {
             let secs = self.last.at.elapsed().as_secs();
             status.notes.push(format!("its packet counts are {secs} s old: {error}"));

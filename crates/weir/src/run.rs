@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use weir_bpf::alarm::Alarm;
 use weir_bpf::gate::{Policy, QueueProbe};
+use weir_bpf::sync::lock;
 use weir_bpf::sys::link::Links;
 use weir_bpf::units::IfIndex;
 
@@ -15,7 +16,7 @@ use crate::cli::RunArgs;
 use crate::config::wanted::ThreadWeight;
 use crate::config::{Config, Reloader};
 use crate::console::Console;
-use crate::daemon::{Daemon, Wardens};
+use crate::daemon::{Daemon, Unprotected, Wardens};
 use crate::egress;
 use crate::error::{Error, Result};
 use crate::feedback::Feedback;
@@ -33,6 +34,7 @@ use crate::screen;
 use crate::signals::Signals;
 use crate::sleep::Sleep;
 use crate::softirq::Limiter;
+use crate::status::InterfaceStatus;
 
 /// `weir run`: protects interfaces until told to stop.
 pub fn run(args: &RunArgs) -> Result<()> {
@@ -54,7 +56,8 @@ pub fn run(args: &RunArgs) -> Result<()> {
     // Before anything is changed: from here on a signal ends the loop, not the process.
     let signals = Signals::catch()?;
     let mut console = Console::open();
-    let claims = claim_all(&host, &interfaces, &config, &mut console)?;
+    let mut refused = Refused { named: !args.interfaces.is_empty(), all: Vec::new() };
+    let claims = claim_all(&host, &interfaces, &config, (&mut console, &mut refused))?;
     let keys: Vec<Key> = claims.iter().map(|claim| claim.key(&host)).collect();
     if let (Some(address), _) = config.metrics() {
         // Without them the host is no less protected.
@@ -63,7 +66,6 @@ pub fn run(args: &RunArgs) -> Result<()> {
             Err(error) => console.say(&error.to_string()),
         }
     }
-    let numbers: Vec<_> = claims.iter().map(|claim| claim.ifindex).collect();
     let shares = config.shares().settings();
     let wanted = claims.into_iter().map(|claim| {
         let effective = config.of(&claim.interface());
@@ -79,7 +81,8 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let alarm = Alarm::of(&probe)?;
     // Until the main loop knows whether they may sleep.
     alarm.keep_awake(true);
-    let numbers = Arc::new(Mutex::new(numbers));
+    let ours = wanted.iter().map(|(claim, ..)| claim.ifindex).collect();
+    let numbers = Arc::new(Mutex::new(ours));
     let governed = (&interfaces[..], &numbers);
     let governors = governors(&config, governed, args.awake, (&probe, &alarm), &mut console);
     if let Some(governors) = &governors {
@@ -101,17 +104,30 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let kernel = Kernel { host, limiter, probe, governors };
     let (mut protected, mut running) = (Vec::new(), Vec::new());
     for (claim, effective, settings) in wanted {
-        let interface = Protected::start(&kernel, claim, settings, &mut console)?;
-        running.push((interface.key(), effective));
-        protected.push(interface);
+        let name = claim.interface();
+        let started = Protected::start(&kernel, claim, settings, &mut console);
+        if let Some(interface) = refused.unless(&name, started)? {
+            running.push((interface.key(), effective));
+            protected.push(interface);
+        }
     }
+    let mut protected = refused.some(protected, &mut console)?;
+    *lock(&numbers) = protected.iter().map(Protected::ifindex).collect();
     interface::forward(&mut protected)?;
     protected.iter().for_each(|interface| interface.describe(&mut console));
+    let unprotected = refused.all.into_iter().map(|(name, error)| {
+        console.say(&format!("{name} is not protected yet: {error}"));
+        let effective = config.of(&name);
+        let (netns, settings) = (kernel.host.netns, effective.settings(&shares));
+        let status = InterfaceStatus::awaited(&name, netns, &settings, error.to_string());
+        Unprotected::now(status, effective)
+    });
+    let interfaces = (protected, unprotected.collect());
     let report = Report::of(args);
     let guardian = Some(guardian);
     let wardens = Wardens { guardian, keys, kernel, numbers, sleep, lazy, _feedback: feedback };
     let reloader = Reloader::new(config, running);
-    Daemon::new(protected, wardens, signals, reloader, console, report).run()
+    Daemon::new(interfaces, wardens, signals, reloader, console, report).run()
 }
 
 /// None where no interface is to be governed, nor limited by choice. Where the kernel has not what it takes, weir protects
@@ -160,19 +176,51 @@ fn interfaces(args: &RunArgs, config: &Config) -> Result<Vec<String>> {
     ))
 }
 
+/// Interfaces that cannot be protected now, and why.
+struct Refused {
+    /// Whether the command line names the interfaces: then somebody waits for an answer.
+    named: bool,
+    all: Vec<(String, Error)>,
+}
+
+impl Refused {
+    /// What there is of an interface. One that the file names does not keep weir from protecting the others.
+    fn unless<T>(&mut self, interface: &str, result: Result<T>) -> Result<Option<T>> {
+        match result {
+            Err(error) if !self.named => {
+                self.all.push((interface.into(), error));
+                Ok(None)
+            }
+            result => result.map(Some),
+        }
+    }
+
+    /// The `others`, or why there are none.
+    fn some<T>(&mut self, others: Vec<T>, console: &mut Console) -> Result<Vec<T>> {
+        match self.all.pop_if(|_| others.is_empty()) {
+            None => Ok(others),
+            Some((_, last)) => {
+                self.all.iter().for_each(|(_, error)| console.say(&error.to_string()));
+                Err(last)
+            }
+        }
+    }
+}
+
 fn claim_all(
     host: &Rc<Host>,
     interfaces: &[String],
     config: &Config,
-    console: &mut Console,
+    (console, refused): (&mut Console, &mut Refused),
 ) -> Result<Vec<Claim>> {
     let mut claims: Vec<Claim> = Vec::new();
-    for interface in interfaces {
+    for (at, interface) in interfaces.iter().enumerate() {
         // Named twice is protected once.
-        if !claims.iter().any(|claim| claim.interface() == *interface) {
+        if !interfaces[..at].contains(interface) {
             let attach = config.of(interface).attach();
-            claims.push(Claim::take(host, interface, attach, console)?);
+            let claim = Claim::take(host, interface, attach, console);
+            claims.extend(refused.unless(interface, claim)?);
         }
     }
-    Ok(claims)
+    refused.some(claims, console)
 }

@@ -71,8 +71,8 @@ impl Standing {
         let running: Vec<_> = overview.interfaces.iter().filter(|each| each.running).collect();
         let dead = overview.interfaces.iter().filter(|each| !each.running);
         let mut wrong: Vec<String> = dead
-            .map(|each| match &each.loss {
-                Some(why) => format!("{} is no longer protected: {why}", each.interface),
+            .map(|each| match each.unprotected() {
+                Some(loss) => format!("{} is {loss}", each.interface),
                 None => format!("{}: its daemon has died", each.interface),
             })
             .collect();
@@ -157,8 +157,9 @@ fn table(out: &mut impl Write, overview: &Overview, standing: &Standing) -> io::
 }
 
 fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<()> {
-    let state = match &status.loss {
-        Some(why) => &format!("no longer protected: {why}"),
+    let unprotected = status.unprotected();
+    let state = match &unprotected {
+        Some(loss) => loss,
         None if status.running => "protected",
         None => "not running any more",
     };
@@ -180,6 +181,9 @@ fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<(
         "  pid {}{guardian}, since {}, network namespace {}",
         status.pid, status.since, status.netns
     )?;
+    if !status.was_protected() {
+        return Ok(());
+    }
     if status.running {
         protection(out, status)?;
     }

@@ -1,7 +1,7 @@
 //! What a daemon publishes each second about one interface, and reading it back.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 use weir_bpf::attach::AttachMode;
@@ -17,6 +17,8 @@ use weir_bpf::verdict::{Reason, Verdict};
 use weir_policy::{Prefer, Share};
 
 use crate::bypass;
+use crate::clock;
+use crate::config::wanted::Settings;
 use crate::error::{Error, Result};
 use crate::governor::observed::Observed;
 use crate::key::{Key, STATE_SUFFIX, STATUS_SUFFIX};
@@ -40,9 +42,9 @@ pub struct InterfaceStatus {
     pub schema: u32,
     /// Whether the daemon that wrote this still protects the interface. Found out by the reader.
     pub running: bool,
-    /// Why its daemon, which runs, protects it no longer; `null` if it does.
+    /// Why its daemon, which runs, does not protect it, or not any longer; `null` if it does.
     pub loss: Option<String>,
-    /// What else its daemon has protected and does no longer. Listed with the others by the reader.
+    /// What else its daemon is to protect and does not. Listed with the others by the reader.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<Self>,
     /// For how long a daemon that runs has published nothing, if that is long. Found out by the reader.
@@ -54,7 +56,7 @@ pub struct InterfaceStatus {
     pub guardian_pid: i32,
     /// The interface's name.
     pub interface: String,
-    /// The interface's number.
+    /// The interface's number; 0 if its daemon has not protected it yet.
     pub ifindex: IfIndex,
     /// Inode of its network namespace.
     pub netns: u64,
@@ -230,6 +232,60 @@ pub fn by_reason(counters: &Counters, policy: Policy) -> Vec<ReasonCount> {
 }
 
 impl InterfaceStatus {
+    /// That of an interface of this namespace which a daemon has not protected yet, and why.
+    pub fn awaited(interface: &str, netns: u64, settings: &Settings, why: String) -> Self {
+        let now = clock::timestamp(SystemTime::now());
+        Self {
+            schema: SCHEMA,
+            running: false,
+            loss: Some(why),
+            lost: Vec::new(),
+            silent_for: None,
+            pid: i32::try_from(std::process::id()).unwrap_or(i32::MAX),
+            guardian_pid: 0,
+            interface: interface.into(),
+            ifindex: IfIndex(0),
+            netns,
+            attach: AttachMode::Tcx,
+            attach_reason: "not attached yet".into(),
+            counters_map_id: 0,
+            channel_map_ids: ChannelMapIds::default(),
+            retired: Retired::default(),
+            policy: settings.policy,
+            sleep: SleepStatus::default(),
+            nice: None,
+            governed: Vec::new(),
+            shares_enforced: false,
+            user_share: settings.governor.user_share,
+            prefer: settings.governor.prefer,
+            not_threaded: None,
+            no_syn_cookies: None,
+            softirq_limit: None,
+            napi_threads: Vec::new(),
+            diversions: Vec::new(),
+            notes: Vec::new(),
+            bypassed: 0,
+            since: now.clone(),
+            updated: now,
+            verdicts: Vec::new(),
+            reasons: Vec::new(),
+            rates: Rates::default(),
+            drops: Drops::default(),
+            knobs: Vec::new(),
+        }
+    }
+
+    /// That its daemon, which runs, does not protect it, and why.
+    pub fn unprotected(&self) -> Option<String> {
+        let since = if self.was_protected() { "no longer" } else { "not yet" };
+        self.loss.as_ref().map(|why| format!("{since} protected: {why}"))
+    }
+
+    /// Whether its daemon has protected it at some time.
+    pub fn was_protected(&self) -> bool {
+        self.ifindex != IfIndex(0)
+    }
+
     /// Publishes the status.
     pub fn write(&self, dir: &RunDir) -> Result<()> {
         let name = self.key().status_file();

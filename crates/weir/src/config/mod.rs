@@ -17,5 +17,6 @@ mod whole;
 
 pub use init::init;
 pub use reload::Reloader;
+pub use settings::Effective;
 pub use show::{check, show};
 pub use whole::Config;

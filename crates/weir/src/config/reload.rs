@@ -12,7 +12,7 @@ use crate::shares::ShareSettings;
 /// The configuration of a running daemon.
 pub struct Reloader {
     pub(super) config: Config,
-    /// What holds on each interface, as far as this daemon can make it hold; on those that are lost, when they are back.
+    /// What holds on each protected interface, as far as this daemon can make it hold.
     running: Vec<(Key, Effective)>,
     shares: EffectiveShares,
     metrics: Row,
@@ -28,15 +28,26 @@ impl Reloader {
         Self { config, running, shares, metrics, protected }
     }
 
-    /// What holds on an interface, or is to hold when it is back: nothing that takes a restart changes meanwhile.
+    /// What holds on a protected interface.
     pub fn settings(&self, key: &Key) -> Option<Settings> {
         let running = self.running.iter().find(|(each, _)| each == key);
-        running.map(|(_, effective)| effective.settings(&self.shares.settings()))
+        running.map(|(_, effective)| self.settings_of(effective))
     }
 
-    /// It is back, with a number of its own.
-    pub fn regain(&mut self, lost: &Key, key: Key) {
-        self.running.iter_mut().filter(|(each, _)| each == lost).for_each(|(each, _)| *each = key);
+    /// What `effective` comes to with what holds of fair shares.
+    pub fn settings_of(&self, effective: &Effective) -> Settings {
+        effective.settings(&self.shares.settings())
+    }
+
+    /// An interface is not protected any more: what is to hold when it is back.
+    pub fn part(&mut self, key: &Key) -> Option<Effective> {
+        let at = self.running.iter().position(|(each, _)| each == key)?;
+        Some(self.running.swap_remove(at).1)
+    }
+
+    /// It is protected again, maybe with another number.
+    pub fn regain(&mut self, key: Key, effective: Effective) {
+        self.running.push((key, effective));
     }
 
     /// Reads everything again, all of it before anything is changed. In case of an error, also one that would keep weir
@@ -78,18 +89,28 @@ impl Reloader {
 
     /// Lets it hold on an interface, by its present name, and returns what there is to say about it.
     pub fn change(&mut self, key: &Key, interface: &str) -> Vec<String> {
-        let new = self.config.of(interface);
         let running = self.running.iter_mut().find(|(each, _)| each == key);
-        let Some((_, old)) = running else { return Vec::new() };
-        let rows = old.rows().into_iter().zip(new.rows());
-        let changed = rows.filter(|(old, new)| old.value != new.value);
-        let news = changed.map(|(old, new)| self.config.tell(&old, &new)).collect();
-        old.adopt(&new);
-        news
+        running.map(|(_, old)| self.config.change(old, interface)).unwrap_or_default()
+    }
+
+    /// Lets it be what is to hold on an interface that is not protected.
+    pub fn change_unprotected(&self, effective: &mut Effective, interface: &str) {
+        self.config.change(effective, interface);
     }
 }
 
 impl Config {
+    /// Lets `old` be what this says of an interface, as far as that does not take a restart; returns what there is to
+    /// say about it.
+    fn change(&self, old: &mut Effective, interface: &str) -> Vec<String> {
+        let new = self.of(interface);
+        let rows = old.rows().into_iter().zip(new.rows());
+        let changed = rows.filter(|(old, new)| old.value != new.value);
+        let news = changed.map(|(old, new)| self.tell(&old, &new)).collect();
+        old.adopt(&new);
+        news
+    }
+
     fn tell(&self, old: &Row, new: &Row) -> String {
         let (key, from, to) = (new.key, old.text(), new.text());
         let origin = self.origin_text(new.origin);

@@ -77,6 +77,47 @@ fn the_file_names_the_interfaces_or_the_error_says_how() {
     network.assert_untouched();
 }
 
+#[test]
+fn an_interface_that_is_not_there_yet_does_not_keep_the_others_from_protection() {
+    let network = Network::new();
+    let both = format!(
+        "[interface.{NEAR2}]\nprotect = true\nuser_share = \"70%\"\n[interface.{NEAR}]\nprotect = true\n"
+    );
+    let file = ConfigFile::new("not-yet", &both);
+    // Named by somebody who waits for an answer, it is refused.
+    let refusal = failure(&network.weir(&["run", NEAR, NEAR2, "--config", file.path()]), 1);
+    assert!(refusal.contains("no interface") && refusal.contains(NEAR2), "{refusal}");
+
+    let mut command = Command::new(WEIR);
+    command.args(["run", "--quiet", "--config", file.path()]).stderr(Stdio::piped());
+    let mut child = network.near.run(|| command.spawn().unwrap()).unwrap();
+    let check = || {
+        let output = network.weir(&["status", "--check"]);
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    wait_until("one is protected", || check().0 == Some(1));
+    assert!(check().1.starts_with("degraded: near2 is not yet protected: "), "{:?}", check());
+    let metrics = network.says(&["status", "--openmetrics"]);
+    for line in
+        ["weir_protected{interface=\"near\"} 1.0", "weir_protected{interface=\"near2\"} 0.0"]
+    {
+        assert!(metrics.lines().any(|each| each == line), "no {line} in {metrics}");
+    }
+    network.says(&["status"]);
+
+    network.add_pair();
+    network.wait_until_both_are_protected();
+    let status = network.status();
+    let shares = [0, 1].map(|at| status["interfaces"][at]["user_share"].as_f64().unwrap());
+    assert!(shares.contains(&0.7), "{shares:?}");
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert!(child.wait().unwrap().success());
+    let mut messages = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut messages).unwrap();
+    assert!(messages.contains("near2 is not protected yet: "), "{messages}");
+    network.assert_untouched();
+}
+
 /// A shell's usual one is 1,024, which lasts for some 18 interfaces.
 #[test]
 fn the_soft_limit_on_open_files_is_raised() {
