@@ -10,26 +10,6 @@ use std::process::Command;
 
 use libbpf_cargo::SkeletonBuilder;
 
-const OBJECTS: [&str; 18] = [
-    "bare",
-    "device",
-    "egress",
-    "gate",
-    "holders",
-    "input",
-    "netfilter",
-    "parser",
-    "poll_cost",
-    "queue",
-    "replies",
-    "rings",
-    "screen",
-    "softirq",
-    "steps",
-    "tap",
-    "traffic",
-    "wall",
-];
 const CLANG_CANDIDATES: [&str; 4] = ["clang-19", "clang", "clang-16", "clang-14"];
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -39,7 +19,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-env-changed=CLANG");
 
     let clang = find_clang()?;
-    for object in OBJECTS {
+    let mut skeletons = String::new();
+    for object in objects(&bpf_dir)? {
         let compiled = out_dir.join(format!("{object}.bpf.o"));
         let mut builder = SkeletonBuilder::new();
         builder
@@ -54,11 +35,25 @@ fn main() -> Result<(), Box<dyn Error>> {
         if !(compile()? || compile()? || compile()?) {
             return Err(format!("{clang} makes {object}.bpf.o wrong; name another in CLANG").into());
         }
-        builder.generate(out_dir.join(format!("{object}.skel.rs")))?;
+        let skeleton = out_dir.join(format!("{object}.skel.rs"));
+        builder.generate(&skeleton)?;
+        writeln!(skeletons, "pub mod {object} {{ include!({skeleton:?}); }}")?;
     }
+    fs::write(out_dir.join("skeletons.rs"), skeletons)?;
     fs::write(out_dir.join("verdict.rs"), lists(&clang, &bpf_dir)?)?;
     fs::write(out_dir.join("abi.rs"), constants(&bpf_dir)?)?;
     Ok(())
+}
+
+/// The sources of BPF objects, without their suffix.
+fn objects(bpf_dir: &Path) -> Result<Vec<String>, Box<dyn Error>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(bpf_dir)? {
+        let name = entry?.file_name();
+        names.extend(name.to_str().and_then(|name| name.strip_suffix(".bpf.c")).map(String::from));
+    }
+    names.sort();
+    Ok(names)
 }
 
 /// Whether some instruction reads memory at a constant, which the verifier refuses. In few builds clang 19

@@ -80,15 +80,5 @@ pub use error::{Error, Result};
     clippy::unwrap_used
 )]
 mod skeleton {
-    macro_rules! skeletons {
-        ($($name:ident)*) => {
-            $(pub mod $name {
-                include!(concat!(env!("OUT_DIR"), "/", stringify!($name), ".skel.rs"));
-            })*
-        };
-    }
-    skeletons! {
-        bare device egress gate holders input netfilter parser poll_cost queue
-        replies rings screen softirq steps tap traffic wall
-    }
+    include!(concat!(env!("OUT_DIR"), "/skeletons.rs"));
 }

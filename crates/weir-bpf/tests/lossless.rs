@@ -166,7 +166,7 @@ impl Bench {
         });
         let elapsed = began.elapsed().as_secs_f64();
         println!("{:.0} packets/s", stream.sent.load(Ordering::Relaxed) as f64 / elapsed);
-        let (udp, _) = self.network.near.run(|| snmp::udp_stats().unwrap()).unwrap();
+        let udp = self.network.near.run(|| snmp::udp_stats().unwrap()).unwrap();
         assert_eq!(udp.rcvbuf_errors, 0, "the receiver was too slow, which is not weir's doing");
         let lost_in = |from: usize, to: usize| {
             (from..to).filter(|n| !arrived.get(*n).is_some_and(|a| *a)).count() as u64

@@ -117,7 +117,7 @@ fn fill_and_drain(mode: AttachMode) {
 
     gate.configure(mac, Policy::On);
     let discarded = || gate.counters().unwrap().get(Reason::UdpFull).packets;
-    let late = || snmp::udp_stats().unwrap().0.rcvbuf_errors;
+    let late = || snmp::udp_stats().unwrap().rcvbuf_errors;
 
     for round in 0..ROUNDS {
         let (discarded_before, late_before) = (discarded(), late());

@@ -153,11 +153,11 @@ impl Probe<'_> {
         } else {
             reading.add(Counter::Discarded, 0);
         }
-        let (v4, v6) = self.host.netns.run(snmp::udp_stats)??;
-        let socket = v4.rcvbuf_errors + v6.rcvbuf_errors;
-        let other = |s: &snmp::UdpStats| s.in_errors.saturating_sub(s.rcvbuf_errors) + s.no_ports;
+        let udp = self.host.netns.run(snmp::udp_stats)??;
+        let socket = udp.rcvbuf_errors;
+        let other = udp.in_errors.saturating_sub(socket) + udp.no_ports;
         let untracked = if self.follows { self.host.netns.run(conntrack_drops)?? } else { 0 };
-        let (backlog, other) = (refused.saturating_sub(ring), other(&v4) + other(&v6) + untracked);
+        let (backlog, other) = (refused.saturating_sub(ring), other + untracked);
         reading.add(Counter::LateBacklog, backlog);
         reading.add(Counter::LateSocket, socket);
         reading.add(Counter::LateOther, other);

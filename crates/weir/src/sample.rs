@@ -94,10 +94,9 @@ impl Sample {
     }
 }
 
-/// UDP packets dropped at a full socket or for want of memory, of both families.
-pub fn late_drops((ipv4, ipv6): (UdpStats, UdpStats)) -> u64 {
-    let late = |udp: UdpStats| udp.rcvbuf_errors + udp.mem_errors;
-    late(ipv4) + late(ipv6)
+/// UDP packets dropped at a full socket or for want of memory.
+pub fn late_drops(udp: UdpStats) -> u64 {
+    udp.rcvbuf_errors.saturating_add(udp.mem_errors)
 }
 
 /// What happened per second.

@@ -10,7 +10,7 @@ const V4: &str = "/proc/thread-self/net/snmp";
 const V6: &str = "/proc/thread-self/net/snmp6";
 const NETSTAT: &str = "/proc/thread-self/net/netstat";
 
-/// Datagrams since the namespace was made, of UDP without UDP-Lite (RFC 4113 and Linux's
+/// Datagrams since the namespace was made, of UDP over IPv4 and IPv6 together, without UDP-Lite (RFC 4113 and Linux's
 /// additions).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UdpStats {
@@ -28,12 +28,12 @@ pub struct UdpStats {
     pub mem_errors: u64,
 }
 
-/// UDP over IPv4 and UDP over IPv6, in this order; IPv6's are 0 on a kernel without it.
+/// The namespace's UDP.
 ///
 /// # Errors
 ///
 /// [`Error::System`] without `/proc`; [`Error::Refused`] if its text is malformed.
-pub fn udp_stats() -> Result<(UdpStats, UdpStats)> {
+pub fn udp_stats() -> Result<UdpStats> {
     parse_udp(&read_once(V4)?, &read_once(V6)?)
 }
 
@@ -85,7 +85,7 @@ impl Snmp {
     /// # Errors
     ///
     /// As these.
-    pub fn read(&mut self) -> Result<((UdpStats, UdpStats), TcpStats)> {
+    pub fn read(&mut self) -> Result<(UdpStats, TcpStats)> {
         let v4 = read(&mut self.v4)?;
         Ok((parse_udp(v4, read(&mut self.v6)?)?, parse_tcp(v4, read(&mut self.netstat)?)?))
     }
@@ -100,20 +100,17 @@ fn read_once(path: &str) -> Result<String> {
     read(&mut ProcFile::new(path)).map(str::to_owned)
 }
 
-fn parse_udp(v4: &str, v6: &str) -> Result<(UdpStats, UdpStats)> {
-    let stats = |table: Table<'_>| {
-        Ok(UdpStats {
-            in_datagrams: table.number("InDatagrams")?,
-            no_ports: table.number("NoPorts")?,
-            in_errors: table.number("InErrors")?,
-            rcvbuf_errors: table.number("RcvbufErrors")?,
-            csum_errors: table.number("InCsumErrors")?,
-            // Newer than the others (Linux 5.11).
-            mem_errors: table.find("MemErrors").map_or(Ok(0), |_| table.number("MemErrors"))?,
-        })
-    };
-    let v6 = Table::by_line(v6, "Udp6", "UDP").map_or(Ok(UdpStats::default()), stats)?;
-    Ok((stats(Table::of(V4, v4, "Udp: ", "UDP")?)?, v6))
+fn parse_udp(v4: &str, v6: &str) -> Result<UdpStats> {
+    let both = Both(Table::of(V4, v4, "Udp: ", "UDP")?, Table::by_line(v6, "Udp6", "UDP"));
+    Ok(UdpStats {
+        in_datagrams: both.sum("InDatagrams")?,
+        no_ports: both.sum("NoPorts")?,
+        in_errors: both.sum("InErrors")?,
+        rcvbuf_errors: both.sum("RcvbufErrors")?,
+        csum_errors: both.sum("InCsumErrors")?,
+        // Newer than the others (Linux 5.11).
+        mem_errors: both.0.find("MemErrors").map_or(Ok(0), |_| both.sum("MemErrors"))?,
+    })
 }
 
 fn parse_tcp(snmp: &str, netstat: &str) -> Result<TcpStats> {
@@ -173,6 +170,16 @@ impl<'a> Table<'a> {
     }
 }
 
+/// One protocol over IPv4, and over IPv6 where the kernel has that.
+struct Both<'a>(Table<'a>, Option<Table<'a>>);
+
+impl Both<'_> {
+    fn sum(&self, field: &str) -> Result<u64> {
+        let six = self.1.as_ref().map_or(Ok(0), |table| table.number(field));
+        Ok(self.0.number(field)?.saturating_add(six?))
+    }
+}
+
 /// Packets of IPv4 and IPv6 together since the namespace was made (RFC 4293).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IpStats {
@@ -192,15 +199,12 @@ pub struct IpStats {
 /// As [`udp_stats`].
 pub fn ip_stats() -> Result<IpStats> {
     let (v4, v6) = (read_once(V4)?, read_once(V6)?);
-    let (v4, v6) = (Table::of(V4, &v4, "Ip: ", "IP")?, Table::by_line(&v6, "Ip6", "IP"));
-    let sum = |field| -> Result<u64> {
-        Ok(v4.number(field)? + v6.as_ref().map_or(Ok(0), |v6| v6.number(field))?)
-    };
-    let six = v6.as_ref().map_or(Ok(0), |v6| v6.number("OutForwDatagrams"))?;
+    let both = Both(Table::of(V4, &v4, "Ip: ", "IP")?, Table::by_line(&v6, "Ip6", "IP"));
+    let six = both.1.as_ref().map_or(Ok(0), |v6| v6.number("OutForwDatagrams"))?;
     Ok(IpStats {
-        in_receives: sum("InReceives")?,
-        out_requests: sum("OutRequests")?,
-        forwarded: v4.number("ForwDatagrams")? + six,
+        in_receives: both.sum("InReceives")?,
+        out_requests: both.sum("OutRequests")?,
+        forwarded: both.0.number("ForwDatagrams")? + six,
     })
 }
 
@@ -231,29 +235,28 @@ UdpLite: 91 92 93 94 95 96 97 98 99
 ";
     const SNMP6: &str = "\
 Ip6InReceives                   \t50
-Udp6InDatagrams                 \t1
-Udp6NoPorts                     \t2
-Udp6InErrors                    \t3
-Udp6OutDatagrams                \t4
-Udp6RcvbufErrors                \t5
-Udp6InCsumErrors                \t7
+Udp6InDatagrams                 \t10
+Udp6NoPorts                     \t20
+Udp6InErrors                    \t30
+Udp6OutDatagrams                \t40
+Udp6RcvbufErrors                \t50
+Udp6InCsumErrors                \t70
 Udp6MemErrors                   \t9
 UdpLite6InDatagrams             \t91
 ";
 
     #[test]
     fn both_formats_are_parsed() {
-        let expected = UdpStats {
-            in_datagrams: 1,
-            no_ports: 2,
-            in_errors: 3,
-            rcvbuf_errors: 5,
-            csum_errors: 7,
+        let of = |in_datagrams, no_ports, in_errors, rcvbuf_errors, csum_errors| UdpStats {
+            in_datagrams,
+            no_ports,
+            in_errors,
+            rcvbuf_errors,
+            csum_errors,
             mem_errors: u64::MAX,
         };
-        let six = UdpStats { mem_errors: 9, ..expected };
-        assert_eq!(parse_udp(SNMP, SNMP6).unwrap(), (expected, six));
-        assert_eq!(parse_udp(SNMP, "").unwrap(), (expected, UdpStats::default()));
+        assert_eq!(parse_udp(SNMP, SNMP6).unwrap(), of(11, 22, 33, 55, 77));
+        assert_eq!(parse_udp(SNMP, "").unwrap(), of(1, 2, 3, 5, 7));
     }
 
     #[test]
@@ -276,8 +279,8 @@ UdpLite6InDatagrams             \t91
 
     #[test]
     fn older_kernels_do_not_count_memory() {
-        let old = SNMP6.replace("Udp6MemErrors", "X");
-        assert_eq!(parse_udp(SNMP, &old).unwrap().1.mem_errors, 0);
+        let old = |text: &str| text.replace("MemErrors", "X");
+        assert_eq!(parse_udp(&old(SNMP), &old(SNMP6)).unwrap().mem_errors, 0);
     }
 
     #[test]
@@ -302,7 +305,7 @@ UdpLite6InDatagrams             \t91
             let links = Links::open().unwrap();
             links.set_up(links.index("lo").unwrap()).unwrap(); // the sandbox's own
             let mut kept = Snmp::default();
-            assert_eq!(kept.read().unwrap().0, (UdpStats::default(), UdpStats::default()));
+            assert_eq!(kept.read().unwrap().0, UdpStats::default());
             for address in ["127.0.0.1:0", "[::1]:0"] {
                 let (socket, open) =
                     (UdpSocket::bind(address).unwrap(), UdpSocket::bind(address).unwrap());
@@ -312,9 +315,9 @@ UdpLite6InDatagrams             \t91
                 socket.send_to(b"x", open.local_addr().unwrap()).unwrap();
                 open.recv(&mut [0]).unwrap();
             }
-            let expected = UdpStats { in_datagrams: 1, no_ports: 1, ..Default::default() };
-            wait_until("all are counted", || udp_stats().unwrap() == (expected, expected));
-            assert_eq!(kept.read().unwrap(), ((expected, expected), tcp_stats().unwrap()));
+            let expected = UdpStats { in_datagrams: 2, no_ports: 2, ..Default::default() };
+            wait_until("all are counted", || udp_stats().unwrap() == expected);
+            assert_eq!(kept.read().unwrap(), (expected, tcp_stats().unwrap()));
             // Of each family two datagrams and an error message, by the loopback interface.
             let expected = IpStats { in_receives: 6, out_requests: 6, forwarded: 0 };
             assert_eq!(ip_stats().unwrap(), expected);

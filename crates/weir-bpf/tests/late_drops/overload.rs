@@ -130,10 +130,10 @@ impl Bench {
     }
 
     fn counts(&self) -> Counts {
-        let (v4, v6) = self.network.near.run(|| snmp::udp_stats().unwrap()).unwrap();
+        let udp = self.network.near.run(|| snmp::udp_stats().unwrap()).unwrap();
         Counts {
             gate: self.gate.counters().unwrap(),
-            late: v4.rcvbuf_errors + v6.rcvbuf_errors,
+            late: udp.rcvbuf_errors,
             ring_full: self.network.ring_full(),
         }
     }

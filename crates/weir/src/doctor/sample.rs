@@ -160,7 +160,7 @@ impl Looker {
             conntrack: fs::read_to_string("/proc/thread-self/net/stat/nf_conntrack")
                 .map(|text| conntrack(&text))
                 .unwrap_or_default(),
-            udp: self.seen("UDP's counters", udp()),
+            udp: self.seen("UDP's counters", snmp::udp_stats()),
             tcp: self.seen("TCP's counters", snmp::tcp_stats()),
             pollers,
             neighbours,
@@ -300,18 +300,6 @@ impl Looker {
 
 fn kernel() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
-}
-
-fn udp() -> weir_bpf::Result<UdpStats> {
-    let (v4, v6) = snmp::udp_stats()?;
-    Ok(UdpStats {
-        in_datagrams: v4.in_datagrams + v6.in_datagrams,
-        no_ports: v4.no_ports + v6.no_ports,
-        in_errors: v4.in_errors + v6.in_errors,
-        rcvbuf_errors: v4.rcvbuf_errors + v6.rcvbuf_errors,
-        csum_errors: v4.csum_errors + v6.csum_errors,
-        mem_errors: v4.mem_errors + v6.mem_errors,
-    })
 }
 
 /// A line of hexadecimal numbers for each CPU that is online; its number is the 13th.
