@@ -154,9 +154,8 @@ impl Search {
 
     /// What is known in an arm so far, and the next rate, if there is one; `None`: it needs no search.
     pub fn so_far(&self, view: &View<'_>, arm: &str) -> Option<(Bracket, Option<f64>)> {
-        let passed_at =
-            |trial: &Trial| trial.get(&m::offered_pps).filter(|_| (self.passes)(view, trial));
-        let trials = self.trials(view, arm).map(passed_at);
+        let passes = |t: &Trial| Some((t.get(&m::offered_pps)?, (self.passes)(view, t)));
+        let trials = self.trials(view, arm).filter_map(passes);
         let quick = view.run.head.quick;
         let (steps, majority) = (self.steps.of(quick), self.majority.of(quick));
         Some(bisect((self.between)(view, arm, self.of)?, steps, majority, trials))
@@ -270,6 +269,8 @@ pub struct Found {
     pub pairs: u32,
     /// Such as `1.2 M, recv, of niced`.
     pub place: String,
+    /// Arms that it is to be held against, too, and that were not measured there.
+    pub without: Vec<&'static str>,
 }
 
 impl Found {
@@ -281,7 +282,7 @@ impl Found {
 
     /// A value that has no interval, such as a count of the whole run.
     pub fn exact(value: f64, place: impl Into<String>) -> Self {
-        Self { value, low: value, high: value, pairs: 0, place: place.into() }
+        Self { value, low: value, high: value, pairs: 0, place: place.into(), without: vec![] }
     }
 }
 

@@ -1,8 +1,10 @@
 //! Whether a run shows what is wanted of its experiment.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
-use crate::experiment::{Against, At, Bound, Cases, Found, Goal, List, words};
+use crate::experiment::{Against, At, Bound, Case, Cases, Found, Goal, List, words};
 use crate::metric::{Merge, Metric, m};
 use crate::run::{Load, Trial};
 use crate::stats::rank::Design;
@@ -14,6 +16,8 @@ const LEVEL: f64 = 0.05;
 /// Fewer pairs than these decide nothing within this share of a bound, where that is itself so near 1 (experiments.md).
 const CLOSE_PAIRS: u32 = 10;
 const CLOSE: f64 = 0.03;
+/// Stands for a ratio to 0: more than any bound, and still a number.
+const ENDLESS: f64 = 1e6;
 /// A rate was sent if this share of it was.
 const SENT_MIN: f64 = 0.95;
 
@@ -82,25 +86,53 @@ impl Goal {
             let verdicts = verdict(self.want, a).cmp(&verdict(self.want, b));
             verdicts.then(beyond(a).total_cmp(&beyond(b)))
         });
-        let verdict = worst.map_or(Verdict::Undecided, |worst| verdict(self.want, worst));
-        let got = worst.map_or("not measured in this run".into(), |worst| {
-            let Found { value, low, high, pairs, place } = worst;
-            if value.is_nan() {
-                return format!("not measured: {place}");
-            }
-            let needed = if is_close(self.want) { CLOSE_PAIRS } else { 2 };
-            let few = verdict == Verdict::Undecided && *pairs < needed;
-            let more = if few { format!("; needs {needed}") } else { String::new() };
-            let interval = match pairs {
-                0 => String::new(),
-                1 => format!(" (1 pair{more})"),
-                pairs => format!(" ({low:.3} to {high:.3}, {pairs} pairs{more})"),
-            };
-            let most = if found.len() > 1 { " at worst" } else { "" };
-            format!("{value:.3}{interval}{most}, {place}")
-        });
         let (name, want) = (self.text.clone(), self.want.text());
+        let Some(worst) = worst else {
+            let (got, verdict) = ("not measured in this run".into(), Verdict::Undecided);
+            return Outcome { name, want, got, verdict };
+        };
+        let mut verdict = verdict(self.want, worst);
+        if worst.value.is_nan() {
+            return Outcome { name, want, got: format!("not measured: {}", worst.place), verdict };
+        }
+        let mut got = self.in_words(worst, verdict, found.len()) + &self.extent(view);
+        // What was not there may have been better.
+        let without: BTreeSet<_> = found.iter().flat_map(|found| &found.without).copied().collect();
+        if !without.is_empty() && verdict != Verdict::Unmet {
+            verdict = Verdict::Undecided;
+            got += &format!("; without {}", without.into_iter().collect::<Vec<_>>().join(", "));
+        }
         Outcome { name, want, got, verdict }
+    }
+
+    /// How many of the cases that a full run judges this by there are, if not all.
+    fn extent(&self, view: &View<'_>) -> String {
+        let there = view.cases();
+        let is_there = |case: &Case| there.iter().any(|other| other.name == case.name);
+        let all: Vec<Case> = (view.experiment.cases)();
+        let all = all.iter().filter(|case| self.about.has(&case.name));
+        let (ran, others): (Vec<_>, Vec<_>) = all.partition(|case| is_there(case));
+        let others = others.iter().filter(|case| case.full).count();
+        match self.arm {
+            Some(_) if others > 0 => {
+                format!("; in {} of its {} cases", ran.len(), ran.len() + others)
+            }
+            _ => String::new(),
+        }
+    }
+
+    fn in_words(&self, worst: &Found, verdict: Verdict, points: usize) -> String {
+        let Found { value, low, high, pairs, place, .. } = worst;
+        let needed = if is_close(self.want) { CLOSE_PAIRS } else { 2 };
+        let few = verdict == Verdict::Undecided && *pairs < needed;
+        let more = if few { format!("; needs {needed}") } else { String::new() };
+        let interval = match pairs {
+            0 => String::new(),
+            1 => format!(" (1 pair{more})"),
+            pairs => format!(" ({low:.3} to {high:.3}, {pairs} pairs{more})"),
+        };
+        let most = if points > 1 { " at worst" } else { "" };
+        format!("{value:.3}{interval}{most}, {place}")
     }
 }
 
@@ -152,7 +184,14 @@ pub fn find(
     let mut all = vec![];
     for case in view.cases().iter().filter(|case| cases.has(&case.name)) {
         let case = case.name.as_str();
-        for load in wanted_at(view, arm, case, at, figure) {
+        let loads = wanted_at(view, arm, case, at, figure);
+        let floods = || view.loads(case).into_iter().find(|load| *load != Load::Off);
+        if at == At::WhileRingHolds && loads.is_empty() {
+            let lowest = floods().filter(|load| view.point(arm, case, *load).is_some());
+            let place = lowest.map(|load| place(view, case, load));
+            all.extend(place.map(|place| Found::unknown(format!("{place}: the ring overflows"))));
+        }
+        for load in loads {
             let (spot, mut place) = ((arm, case, load), place(view, case, load));
             let whole = match against {
                 Against::Nothing => {
@@ -170,7 +209,12 @@ pub fn find(
             if other != arm {
                 place += &format!(", of {other}");
             }
-            all.extend(ratio(view, spot, (other, case, at), figure, place));
+            let without = match against {
+                Against::Best(arms) | Against::PeakOf(arms) => view.without(arms, case, load),
+                _ => vec![],
+            };
+            let found = ratio(view, spot, (other, case, at), figure, place);
+            all.extend(found.map(|found| Found { without, ..found }));
         }
     }
     all
@@ -212,7 +256,7 @@ pub fn ratio(
 }
 
 /// What pairs of figures say of the first divided by the second: the median of the ratios. `None` without a
-/// pair whose second is above 0.
+/// pair of which one is above 0.
 ///
 /// The interval holds the true ratio with 95 %: Tukey's of the signed-rank test, which takes six pairs at least
 /// ([`Design::Pairs`]); of two to five Student's; one pair has none.
@@ -220,12 +264,12 @@ pub fn compare(
     pairs: impl IntoIterator<Item = (f64, f64)>,
     place: impl Into<String>,
 ) -> Option<Found> {
-    let pairs = pairs.into_iter().filter(|(_, other)| *other > 0.0);
-    let ratios: Vec<f64> = pairs.map(|(own, other)| own / other).collect();
+    let pairs = pairs.into_iter().filter(|(own, other)| *own > 0.0 || *other > 0.0);
+    let ratios: Vec<f64> = pairs.map(|(own, other)| (own / other).min(ENDLESS)).collect();
     let shift = Design::Pairs.shift(&vec![0.0; ratios.len()], &ratios, LEVEL)?;
     let (low, high) = shift.interval.unwrap_or_else(|| t_interval(&ratios));
     let pairs = ratios.len() as u32;
-    Some(Found { value: median(ratios)?, low, high, pairs, place: place.into() })
+    Some(Found { low, high, pairs, ..Found::exact(median(ratios)?, place) })
 }
 
 /// An arm's figure of a point. A sum, or a maximum, is one of the whole run, and has no interval.
@@ -307,7 +351,9 @@ mod tests {
         let mut ratios = [1.0; 10];
         ratios[4] = 0.5;
         assert_eq!(of(&ratios).low, 0.75);
-        assert_eq!(compare([(1.0, 0.0)], ""), None);
+        // Something where there was nothing is more than any bound, and nothing says nothing.
+        assert_eq!(compare([(0.0, 0.0)], ""), None);
+        assert_eq!(compare([(1.0, 0.0)], "").map(|found| found.value), Some(ENDLESS));
         for want in [Bound::AtLeast(0.97), Bound::AtMost(2.0), Bound::Within(1.0, 0.5)] {
             for ratio in [0.38, 1.0, 6.27] {
                 assert_eq!(verdict(want, &of(&[ratio])), Verdict::Undecided);
@@ -330,6 +376,25 @@ mod tests {
         );
         assert_eq!(of_pairs(0.93, 3, at_least), Verdict::Unmet);
         assert_eq!(of_pairs(0.39, 3, Bound::AtLeast(0.38)), Verdict::Met);
+    }
+
+    #[test]
+    fn the_best_of_some_baselines_is_not_the_best_and_some_cases_are_not_all() {
+        let judged = |arms: &[&str], cases: &[&str]| {
+            let mut run = made_up::overload(arms);
+            run.trials.retain(|trial| cases.contains(&trial.case.as_str()));
+            let found = |view: &View<'_>, arm| {
+                let (at, best) = (At::Only(Load::Top), Against::Best(&["stock", "niced"]));
+                find(view, arm, Cases::All, at, &m::delivered_pps, best)
+            };
+            let goals = Goal::of_arms("weir-native", "", Cases::All, Bound::AtLeast(0.5), found);
+            goals[0].judge(&View::new(&made_up::OVERLOAD, &run))
+        };
+        let all = judged(&["stock", "niced", "weir-native"], &["recv", "echo"]);
+        assert!(all.verdict == Verdict::Met && !all.got.contains(';'), "{all:?}");
+        let some = judged(&["stock", "weir-native"], &["recv"]);
+        assert_eq!(some.verdict, Verdict::Undecided);
+        assert!(some.got.ends_with("; in 1 of its 2 cases; without niced"), "{some:?}");
     }
 
     #[test]

@@ -114,15 +114,14 @@ pub struct Ledger {
 }
 
 impl Ledger {
+    /// Dropped by the kernel after an skb was built.
+    pub fn late(&self) -> u64 {
+        self.late_backlog + self.late_socket + self.late_other
+    }
+
     /// With what is in no counter.
     pub fn closed(mut self) -> Self {
-        let ends = self.nic_drop
-            + self.discarded
-            + self.late_backlog
-            + self.late_socket
-            + self.late_other
-            + self.delivered
-            + self.beyond_udp;
+        let ends = self.nic_drop + self.discarded + self.late() + self.delivered + self.beyond_udp;
         self.unaccounted = self.offered as i64 - ends as i64;
         self
     }

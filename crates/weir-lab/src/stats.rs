@@ -54,7 +54,7 @@ pub fn nearest_rank(sorted: &[f64], permille: usize) -> Option<f64> {
 pub struct Bracket {
     /// The highest rate that passed, if any did: the one that was really offered.
     pub passed: Option<f64>,
-    /// The lowest that failed, if any did.
+    /// The lowest that failed, if any did, likewise.
     pub failed: Option<f64>,
 }
 
@@ -80,8 +80,8 @@ impl Bracket {
 }
 
 /// A search for the highest rate that passes, which halves the logarithm of an interval so many times (RFC 2544): what
-/// its trials say, each the rate that was really offered if it passed, and the rate to try next, or `None` when the
-/// search is over.
+/// its trials say, each the rate that was really offered and whether it passed, and the rate to try next, or `None`
+/// when the search is over.
 ///
 /// A rate passes or fails once so many of its trials do: on a shared machine a hiccup of a millisecond fails
 /// any rate now and then, and would send the search astray for good (MLRsearch's exceed ratio of 0.5).
@@ -89,19 +89,19 @@ pub fn bisect(
     (mut low, mut high): (f64, f64),
     steps: u32,
     majority: u32,
-    trials: impl IntoIterator<Item = Option<f64>>,
+    trials: impl IntoIterator<Item = (f64, bool)>,
 ) -> (Bracket, Option<f64>) {
     let (mut bracket, mut passed, mut failed, mut done) = (Bracket::default(), 0, 0, 0);
     let middle = |low: f64, high: f64| (low * high).sqrt();
-    for passed_at in trials {
-        let count = if passed_at.is_some() { &mut passed } else { &mut failed };
+    for (offered, passes) in trials {
+        let count = if passes { &mut passed } else { &mut failed };
         *count += 1;
         if passed == majority {
             low = middle(low, high);
-            bracket.passed = passed_at;
+            bracket.passed = Some(offered);
         } else if failed == majority {
             high = middle(low, high);
-            bracket.failed = Some(high);
+            bracket.failed = Some(offered);
         } else {
             continue;
         }
@@ -128,7 +128,7 @@ mod tests {
         loop {
             let (bracket, next) = bisect((1e4, 1e7), 14, 2, trials.iter().copied());
             let Some(rate) = next else { return bracket };
-            trials.push(passes(rate).then_some(rate));
+            trials.push((rate, passes(rate)));
         }
     }
 

@@ -139,6 +139,16 @@ impl<'a> View<'a> {
         }
     }
 
+    /// Those of these arms which a full run has at a point, and this one has not.
+    pub fn without(&self, arms: &[&'static str], case: &str, load: Load) -> Vec<&'static str> {
+        let is_without = |arm: &&&'static str| {
+            let declared = words(self.experiment.arms).any(|other| other == **arm);
+            let skipped = (self.experiment.skip)(arm, case, load);
+            declared && !skipped && self.point(arm, case, load).is_none()
+        };
+        arms.iter().filter(is_without).copied().collect()
+    }
+
     /// The arm of these, and the load of a case, at which a figure is highest.
     pub fn peak<'b>(
         &self,

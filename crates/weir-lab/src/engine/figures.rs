@@ -69,12 +69,11 @@ fn steadiness(readings: &[(Instant, u64)]) -> Option<f64> {
     (readings.len() > 2 && slices.median > 0.0).then(|| slices.min / slices.median)
 }
 
-/// Percentiles of the round trips that came to an end, and how many did not.
+/// Percentiles of the round trips, of which one that does not come to an end is the longest, and how many do not.
 fn round_trips(trial: &mut Trial, pings: &[Option<f64>]) {
-    let replied: Vec<f64> = pings.iter().flatten().copied().collect();
-    let lost = (pings.len() - replied.len()) as f64;
+    let lost = pings.iter().filter(|ping| ping.is_none()).count() as f64;
     let of = [(&m::rtt_p50_us, 500), (&m::rtt_p99_us, 990), (&m::rtt_p999_us, 999)];
-    percentiles(trial, replied, of);
+    percentiles(trial, pings.iter().map(|ping| ping.unwrap_or(f64::INFINITY)).collect(), of);
     let in_row = pings.split(Option::is_some).map(<[_]>::len).max();
     trial.set(&m::pings_lost_in_row, in_row.map(|count| count as f64));
     trial.set(&m::pings_sent, Some(pings.len() as f64));
@@ -90,7 +89,8 @@ fn percentiles<const N: usize>(
     values.sort_by(f64::total_cmp);
     for (metric, permille) in of {
         let is_enough = values.len() * (1000 - permille) >= 1000 || permille == 500;
-        trial.set(metric, nearest_rank(&values, permille).filter(|_| is_enough));
+        let value = nearest_rank(&values, permille).filter(|value| value.is_finite());
+        trial.set(metric, value.filter(|_| is_enough));
     }
 }
 
@@ -154,7 +154,8 @@ mod tests {
             (0..1000).map(|n| (n % 50 != 0).then_some(f64::from(n) + 1000.0)).collect();
         round_trips(&mut trial, &pings);
         assert_eq!(trial.get(&m::pings_lost), Some(20.0));
-        assert_eq!((trial.get(&m::rtt_p50_us), trial.get(&m::rtt_p999_us)), (Some(1499.0), None));
+        assert_eq!((trial.get(&m::rtt_p50_us), trial.get(&m::rtt_p999_us)), (Some(1510.0), None));
+        assert_eq!(trial.get(&m::rtt_p99_us), None);
         let mut few = Trial::of("weir", "pings", Load::Off);
         round_trips(&mut few, &[Some(1.0); 99]);
         assert_eq!((few.get(&m::rtt_p99_us), few.get(&m::rtt_p50_us)), (None, Some(1.0)));

@@ -51,7 +51,9 @@ pub static EXPERIMENT: Experiment = Experiment {
         "tcpdump's captured packets past its peak, of its peak" =>
             figure("weir", OF_TCPDUMP, PastPeak, captured_pps, OwnPeak), AtLeast(0.97);
         "weir capture --attach native: its peak in the best arm, of tcpdump's in its best" =>
-            find(peaks, Cases::Where(|case| case.starts_with("native-"))), AtLeast(2.0);
+            find(|view| peaks(view, "native-"), Cases::Where(|case| case.starts_with("native-"))), AtLeast(2.0);
+        "weir capture: its peak in the best arm, of tcpdump's in its best" =>
+            find(|view| peaks(view, "weir-"), Cases::Where(|case| case.starts_with("weir-"))), AtLeast(2.0);
         "longest wait of an interactive process, ms" =>
             figure("weir", Cases::All, Every, wake_max_ms, Nothing), AtMost(100.0);
     },
@@ -92,11 +94,11 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
     })
 }
 
-/// The peak of `weir capture --attach native` in its best arm, of tcpdump's in its best, for each sort of capture.
-fn peaks(view: &View<'_>) -> Vec<Found> {
+/// A program's peak in its best arm, of tcpdump's in its best, for each sort of capture.
+fn peaks(view: &View<'_>, program: &str) -> Vec<Found> {
     let arms = view.arms();
     let found = |case: &Case| {
-        let rest = case.name.strip_prefix("native-")?;
+        let rest = case.name.strip_prefix(program)?;
         let tcpdump = format!("tcpdump-{rest}");
         let peak = |case| view.peak(&arms, case, &m::captured_pps);
         let ((arm, load), (other, at)) = (peak(&case.name)?, peak(&tcpdump)?);

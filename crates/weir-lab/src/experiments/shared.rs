@@ -124,15 +124,17 @@ pub(super) fn in_each<F: IntoIterator<Item = Found>>(
     cases.flat_map(|case| find(&case.name)).collect()
 }
 
-/// An arm's late drops, of all that it drops or discards, at each point of the grid at which that is anything to speak
-/// of.
+/// An arm's late drops, of all that it drops or discards, from the first packet on, at each point of the grid at which
+/// that is anything to speak of.
 pub(super) fn late_of_discards(view: &View<'_>, arm: &str) -> Vec<Found> {
-    let lost = |late: f64, discarded: f64| (late, late + discarded);
     let late = |point: &Point| {
         let (late, discarded) = (point.get(&m::late_drop_pps)?, point.get(&m::discarded_pps)?);
         let much = late + discarded > 0.01 * point.get(&m::offered_pps)?;
         let trials = view.trials_of(arm, &point.case, point.load).filter(|_| much);
-        let of = |t: &Trial| Some(lost(t.get(&m::late_drop_pps)?, t.get(&m::discarded_pps)?));
+        let of = |trial: &Trial| {
+            let ledger = trial.ledger?;
+            Some((ledger.late() as f64, (ledger.late() + ledger.discarded) as f64))
+        };
         compare(trials.filter_map(of), place(view, &point.case, point.load))
     };
     let cases = view.cases();
@@ -244,7 +246,15 @@ pub(super) fn to_closed_port(flow: &Flow) -> Flow {
 
 /// Whether references are measured in an arm: see [`QUIET`].
 pub(super) fn is_quiet(arm: &str) -> bool {
-    arm.split(' ').next().is_some_and(|name| QUIET.contains(&name))
+    QUIET.contains(&kind(arm))
+}
+
+/// An arm's name without options. Both sides of a comparison of builds stand for weir.
+fn kind(arm: &str) -> &str {
+    match arm.split(' ').next() {
+        Some("A:" | "B:") => "weir-native",
+        name => name.unwrap_or_default(),
+    }
 }
 
 /// A figure's median over the trials of these cases at load 0, in the quietest arm that has any.
@@ -254,10 +264,8 @@ pub(super) fn unloaded(
     figure: fn(&Trial) -> Option<f64>,
 ) -> Option<f64> {
     QUIET.iter().find_map(|quiet| {
-        let is_of = |t: &&Trial| {
-            let arm = t.arm.split(' ').next();
-            t.load == Load::Off && arm == Some(quiet) && cases.has(&t.case)
-        };
+        let is_of =
+            |t: &&Trial| t.load == Load::Off && kind(&t.arm) == *quiet && cases.has(&t.case);
         median(trials.iter().filter(is_of).filter_map(figure))
     })
 }
@@ -275,6 +283,7 @@ pub(super) fn hog_work(trials: &mut [Trial]) {
 mod tests {
     use super::*;
     use crate::report::made_up;
+    use crate::run::Ledger;
 
     #[test]
     fn a_gate_that_discards_nothing_drops_all_late() {
@@ -283,7 +292,10 @@ mod tests {
         {
             let values =
                 [(&m::offered_pps, 4e5), (&m::late_drop_pps, late), (&m::discarded_pps, discarded)];
-            run.trials.push(made_up::trial(("weir", case, Load::Top), 0, &values));
+            let mut trial = made_up::trial(("weir", case, Load::Top), 0, &values);
+            let (late_socket, discarded) = (late as u64, discarded as u64);
+            trial.ledger = Some(Ledger { late_socket, discarded, ..Ledger::default() });
+            run.trials.push(trial);
         }
         let found = late_of_discards(&View::new(&made_up::OVERLOAD, &run), "weir");
         let shares: Vec<f64> = found.iter().map(|found| found.value).collect();

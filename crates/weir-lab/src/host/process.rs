@@ -70,6 +70,18 @@ impl Process {
         matches!(self.child.try_wait(), Ok(None))
     }
 
+    /// Refuses what was measured while it ended, which nobody asked it to.
+    pub fn still_runs(&self) -> Result<()> {
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+        match waitid(WaitId::Pid(self.pid()), ended) {
+            Ok(None) => Ok(()),
+            _ => {
+                let problem = format!("the lab's {} ended during a trial", self.object);
+                Err(Error::refused(problem, "was it killed? `dmesg` and its own output may say"))
+            }
+        }
+    }
+
     /// Waits for what it is to do, until a look at it and at its output so far finds that. Else the error
     /// quotes its own messages.
     pub fn wait<T>(

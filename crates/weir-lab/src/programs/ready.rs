@@ -87,7 +87,7 @@ impl Running {
 /// A running `weir run`, the same program that a user runs. Dropping it asks it to end, so that it puts
 /// everything back.
 pub struct Daemon {
-    process: Process,
+    pub process: Process,
     pub attach: String,
     pub counters: CountersReader,
 }
