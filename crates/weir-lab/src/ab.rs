@@ -2,18 +2,25 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use crate::arm::{Arm, DaemonSpec};
-use crate::difference::{Part, Row, logarithm, speed_warning};
+use crate::difference::{Compared, Part, Row, logarithm, speed_warning, together};
 use crate::error::{Error, Result};
 use crate::experiment::Experiment;
 use crate::lab::{Plan, Wish};
 use crate::metric::{Better, METRICS, Metric};
+use crate::report;
+use crate::run::Run;
+use crate::stats::rank::Design;
 use crate::view::View;
 
 /// Pairs of trials at each point, unless asked otherwise: enough for ten figures of merit
 /// ([`Design::needed`]).
 const PAIRS: u32 = 10;
+
+/// What the names of two sides begin with.
+pub const LABELS: [&str; 2] = ["A: ", "B: "];
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Side {
@@ -23,13 +30,13 @@ pub struct Side {
 }
 
 impl Side {
-    /// Reads `EXECUTABLE [OPTIONS]`; the label is `A` or `B`.
+    /// Reads `EXECUTABLE [OPTIONS]`; the label is one of [`LABELS`].
     pub fn parse(label: &str, text: &str) -> Result<Self> {
         let mut words = text.split_whitespace();
         let first = words.next().unwrap_or_default();
         let options: Vec<String> = words.map(str::to_owned).collect();
         let refuse = |problem: &str, remedy: &str| {
-            Err(Error::refused(format!("side {label}, {text:?}: {problem}"), remedy))
+            Err(Error::refused(format!("side {label}{text:?}: {problem}"), remedy))
         };
         if options.first().is_some_and(|word| !word.starts_with('-')) {
             return refuse(
@@ -49,7 +56,7 @@ impl Side {
             binary = Some(path);
         }
         // Not the path: results are for others to read too.
-        let name = format!("{label}: {}", first.rsplit('/').next().unwrap_or(first));
+        let name = format!("{label}{}", first.rsplit('/').next().unwrap_or(first));
         let name = options.iter().fold(name, |name, option| name + " " + option);
         Ok(Self { name, daemon: DaemonSpec { binary, options } })
     }
@@ -99,13 +106,25 @@ fn without(options: &[String], given: &[String]) -> Vec<String> {
     options.iter().filter(keep).cloned().collect()
 }
 
-pub fn part(view: &View<'_>, sides: &[Side; 2], seed: u64) -> Part {
-    let arms = sides.each_ref().map(|side| side.name.as_str());
+/// A comparison that `weir lab ab --out` has kept.
+pub fn kept(path: &Path) -> Result<Compared> {
+    let run = Run::read(path)?;
+    let view = report::view(&run)?;
+    let sides = LABELS.map(|label| view.arms().into_iter().find(|arm| arm.starts_with(label)));
+    let [Some(a), Some(b)] = sides else {
+        let problem = format!("{} is no comparison of builds", path.display());
+        return Err(Error::refused(problem, "name what `weir lab ab --out` wrote, or two runs"));
+    };
+    Ok(together(Design::Pairs, vec![part(&view, [a, b], None)]))
+}
+
+/// What is to be said of two arms of a run.
+pub fn part(view: &View<'_>, arms: [&str; 2], seed: Option<u64>) -> Part {
     let warning = speed_warning(arms.map(|arm| view.trials.iter().filter(move |t| t.arm == arm)));
     Part {
         experiment: view.experiment.name,
-        sides: arms.map(|arm| arm[3..].to_owned()),
-        seed: Some(seed),
+        sides: arms.map(|arm| arm[LABELS[0].len()..].to_owned()),
+        seed,
         warnings: warning.into_iter().collect(),
         rows: metrics(view.experiment).filter_map(|metric| row(view, arms, metric)).collect(),
     }
@@ -161,17 +180,17 @@ mod tests {
 
     #[test]
     fn a_side_is_an_executable_and_options() {
-        let side = Side::parse("B", "weir  --nice 0").unwrap();
+        let side = Side::parse("B: ", "weir  --nice 0").unwrap();
         assert_eq!((side.name.as_str(), side.daemon.binary), ("B: weir --nice 0", None));
         assert_eq!(side.daemon.options, ["--nice", "0"]);
-        let shell = Side::parse("A", "/bin/sh --attach tc").unwrap();
+        let shell = Side::parse("A: ", "/bin/sh --attach tc").unwrap();
         assert_eq!(shell.name, "A: sh --attach tc");
         assert!(shell.daemon.binary.unwrap().is_absolute());
         for bad in ["", "no/such/weir", "/etc/passwd", "/bin"] {
-            let refused = Side::parse("A", bad).unwrap_err().to_string();
+            let refused = Side::parse("A: ", bad).unwrap_err().to_string();
             assert!(refused.contains("no such executable; begin with its path"), "{refused}");
         }
-        let refused = Side::parse("A", "weir run --nice 0").unwrap_err().to_string();
+        let refused = Side::parse("A: ", "weir run --nice 0").unwrap_err().to_string();
         assert!(refused.contains("leave out `run`"), "{refused}");
     }
 
@@ -179,7 +198,7 @@ mod tests {
     fn a_plan_is_of_ten_pairs_and_no_option_is_given_twice() {
         let experiment = experiments::by_name("udp-overload").unwrap();
         let sides =
-            [Side::parse("A", "weir").unwrap(), Side::parse("B", "weir --attach=tc").unwrap()];
+            [Side::parse("A: ", "weir").unwrap(), Side::parse("B: ", "weir --attach=tc").unwrap()];
         let made = plan(experiment, &sides, &wish(None), 1).unwrap();
         assert_eq!((made.times.repeats, made.random, made.points.len()), (10, Some(1), 2));
         let options: Vec<_> =

@@ -102,8 +102,6 @@ arms! {
         => "the same, after a look at each packet's first bytes";
     "gate": THREAD, { daemon: weir("--attach native --nice 0 --awake") }
         => "the gate alone, native (Early-Demux)";
-    "gate-batch": BATCH, { daemon: weir("--attach native --nice -10") }
-        => "the gate alone, native, and a NAPI thread of SCHED_BATCH at nice -10";
     "idle-weir": THREAD, { daemon: weir("--policy off") } => "weir run with its policy off";
     "weir": THREAD, { daemon: weir("") } => "weir run without options: what a user gets";
     "weir-native": THREAD, { daemon: weir("--attach native") }

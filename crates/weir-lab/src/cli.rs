@@ -43,12 +43,12 @@ enum LabCommand {
     /// its interval.
     #[command(after_help = AB_EXAMPLES)]
     Ab(AbArgs),
-    /// Compare two results of one experiment that were kept.
+    /// Compare two results of one experiment that were kept, or print a comparison that was.
     Compare {
-        /// A result, DIR/NAME.json of `weir lab run --out DIR`.
+        /// A result, DIR/NAME.json of `weir lab run --out DIR`, or DIR/ab-NAME.json of `weir lab ab`.
         a: PathBuf,
         /// Another; ratios are its figures divided by the first one's.
-        b: PathBuf,
+        b: Option<PathBuf>,
     },
     /// Write report.html and the figures of a directory of results, or print their tables.
     Report {
@@ -135,7 +135,8 @@ pub fn run(args: LabArgs, check: CheckOptions) -> Result<ExitCode> {
         LabCommand::List => print(&list()?)?,
         LabCommand::Run(args) => return run_experiments(args, check),
         LabCommand::Ab(args) => compare_builds(&args, check)?,
-        LabCommand::Compare { a, b } => print(&compare::files(&a, &b)?.text())?,
+        LabCommand::Compare { a, b: Some(b) } => print(&compare::files(&a, &b)?.text())?,
+        LabCommand::Compare { a, b: None } => print(&ab::kept(&a)?.text())?,
         LabCommand::Report { dir, markdown, into } => {
             let runs = store::read_all(&dir)?;
             if runs.is_empty() {
@@ -264,7 +265,8 @@ fn run_experiments(mut args: RunArgs, check: CheckOptions) -> Result<ExitCode> {
 
 fn compare_builds(args: &AbArgs, check: CheckOptions) -> Result<()> {
     let stop = Stop::on_signals()?;
-    let sides = [ab::Side::parse("A", &args.a)?, ab::Side::parse("B", &args.b)?];
+    let [a, b] = ab::LABELS;
+    let sides = [ab::Side::parse(a, &args.a)?, ab::Side::parse(b, &args.b)?];
     let seed = args.seed.unwrap_or_else(|| u64::from(fastrand::u32(..)));
     let mut named = args.which.experiments();
     if args.which.all {
@@ -278,7 +280,8 @@ fn compare_builds(args: &AbArgs, check: CheckOptions) -> Result<()> {
     for plan in &plans {
         let name = format!("ab-{}", plan.experiment.name);
         let run = run_plan(plan, &name, &args.which, &stop)?;
-        parts.push(ab::part(&View::new(plan.experiment, &run), &sides, seed));
+        let arms = sides.each_ref().map(|side| side.name.as_str());
+        parts.push(ab::part(&View::new(plan.experiment, &run), arms, Some(seed)));
     }
     print(&difference::together(Design::Pairs, parts).text())
 }

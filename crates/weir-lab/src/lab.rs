@@ -253,7 +253,6 @@ pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop) -> Result<Run> {
         duration_s: 0.0,
         quick: plan.quick,
         window_s: plan.times.window.as_secs_f64(),
-        traffic: None,
         programs,
         machine: machine::describe(cpus.0, cpus.1),
         setup: BTreeMap::new(),

@@ -209,9 +209,6 @@ pub struct Head {
     pub duration_s: f64,
     pub quick: bool,
     pub window_s: f64,
-    /// What the applications were sent, in runs of labs that let it be chosen.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub traffic: Option<String>,
     /// Versions of the programs that nobody here wrote.
     pub programs: BTreeMap<String, String>,
     pub machine: Machine,

@@ -3,6 +3,7 @@
 
 pub(super) use std::time::Duration;
 
+use crate::ab::LABELS;
 use crate::arm::QUIET;
 use crate::experiment::Figure;
 
@@ -251,10 +252,10 @@ pub(super) fn is_quiet(arm: &str) -> bool {
 
 /// An arm's name without options. Both sides of a comparison of builds stand for weir.
 fn kind(arm: &str) -> &str {
-    match arm.split(' ').next() {
-        Some("A:" | "B:") => "weir-native",
-        name => name.unwrap_or_default(),
+    if LABELS.iter().any(|label| arm.starts_with(label)) {
+        return "weir-native";
     }
+    arm.split(' ').next().unwrap_or_default()
 }
 
 /// A figure's median over the trials of these cases at load 0, in the quietest arm that has any.

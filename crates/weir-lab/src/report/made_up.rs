@@ -183,7 +183,6 @@ pub fn head(experiment: &str, arms: &[&str]) -> Head {
         duration_s: 45.2,
         quick: false,
         window_s: 0.1,
-        traffic: Some("recv, udp4, payload 14 bytes".into()),
         programs: [("nginx".to_owned(), "1.22.1".to_owned())].into(),
         machine: Machine {
             kernel: "6.18.44".into(),

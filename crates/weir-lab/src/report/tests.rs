@@ -109,7 +109,6 @@ fn a_page_shows_text_as_text() {
     let head = &mut run.head;
     let Machine { kernel, cpu_model, preemption, mitigations, .. } = &mut head.machine;
     let (commit, version) = (&mut head.commit, &mut head.weir_version);
-    head.traffic = Some(HOSTILE.to_owned());
     for text in [commit, version, kernel, cpu_model, preemption] {
         *text = HOSTILE.to_owned();
     }
