@@ -156,8 +156,8 @@ metrics! {
         "Replies of the flooded echo server that arrived at the far end.";
     echo_steady: Share, Given, Median, More,
         "Lowest rate of replies in a slice of 10 ms, of the median slice.";
-    rtt_p50_us: Micros, Given, Median, Less, "Round trip of a ping to the echo server, median.";
-    rtt_p99_us: Micros, Given, Median, Less, "The same, 99th percentile of those replied to.";
+    rtt_p50_us: Micros, Given, Median, Less, "Round trip of a ping to the echo server, median of all, of which those without a reply are the longest.";
+    rtt_p99_us: Micros, Given, Median, Less, "The same, 99th percentile.";
     rtt_p999_us: Micros, Given, Median, Less, "The same, 99.9th percentile.";
     pings_sent: Count, Given, Sum, Neither, "Pings sent in the window.";
     pings_lost: Count, Given, Sum, Less, "Pings without a reply.";
