@@ -209,16 +209,29 @@ fn check_options(plans: &[Plan<'_>], check: CheckOptions) -> Result<()> {
     Ok(())
 }
 
-/// Runs a plan, and keeps what it measured where that is wanted.
-fn run_plan(plan: &Plan<'_>, name: &str, which: &WhichArgs, stop: &Stop) -> Result<Run> {
-    let mut store = Store::new(which.out.as_deref(), name);
-    // What fails because the user stops the run is reported as stopped.
-    let ran = lab::run(plan, &mut store, stop);
-    let run = ran.or_else(|error| stop.check().and(Err(error)))?;
-    if let Some(path) = store.finish(&run)? {
-        eprintln!("wrote {}", path.display());
+/// Runs plans, keeps what they measured where that is wanted, under their names behind a prefix, and does something with
+/// each run.
+fn run_plans(
+    plans: &[Plan<'_>],
+    prefix: &str,
+    which: &WhichArgs,
+    stop: &Stop,
+    mut each: impl FnMut(&Plan<'_>, Run) -> Result<()>,
+) -> Result<()> {
+    let name = |plan: &Plan<'_>| format!("{prefix}{}", plan.experiment.name);
+    let store = |plan| Store::new(which.out.as_deref(), &name(plan));
+    let mut stores: Vec<Store> = plans.iter().map(store).collect();
+    for (plan, store) in plans.iter().zip(&mut stores) {
+        // What fails because the user stops the run is reported as stopped.
+        let ran = lab::run(plan, store, stop);
+        let run = ran.or_else(|error| stop.check().and(Err(error)))?;
+        if let Some(path) = store.finish(&run)? {
+            eprintln!("wrote {}", path.display());
+        }
+        each(plan, run)?;
     }
-    Ok(run)
+    stores.iter().for_each(Store::forget);
+    Ok(())
 }
 
 fn run_experiments(mut args: RunArgs, check: CheckOptions) -> Result<ExitCode> {
@@ -233,12 +246,12 @@ fn run_experiments(mut args: RunArgs, check: CheckOptions) -> Result<ExitCode> {
     let out = args.which.out.as_deref().filter(|dir| dir.exists());
     out.map(store::read_all).transpose()?;
     let mut outcomes = vec![];
-    for plan in &plans {
-        let run = run_plan(plan, plan.experiment.name, &args.which, &stop)?;
+    run_plans(&plans, "", &args.which, &stop, |plan, run| {
         let view = View::new(plan.experiment, &run);
         print(&if args.json { report::json(&view)? } else { report::text(&view) })?;
         outcomes.extend(goals::judge(&view));
-    }
+        Ok(())
+    })?;
     if let Some(dir) = &args.which.out {
         eprintln!("wrote {}", report::write(&store::read_all(dir)?, dir)?.display());
     }
@@ -277,12 +290,11 @@ fn compare_builds(args: &AbArgs, check: CheckOptions) -> Result<()> {
     let plans = named.iter().map(plan).collect::<Result<Vec<_>>>()?;
     check_options(&plans, check)?;
     let mut parts = vec![];
-    for plan in &plans {
-        let name = format!("ab-{}", plan.experiment.name);
-        let run = run_plan(plan, &name, &args.which, &stop)?;
+    run_plans(&plans, "ab-", &args.which, &stop, |plan, run| {
         let arms = sides.each_ref().map(|side| side.name.as_str());
-        parts.push(ab::part(&View::new(plan.experiment, &run), arms, Some(seed)));
-    }
+        parts.push(ab::part(&View::new(plan.experiment, run), arms, Some(seed)));
+        Ok(())
+    })?;
     print(&difference::together(Design::Pairs, parts).text())
 }
 

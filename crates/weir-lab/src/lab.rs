@@ -241,7 +241,7 @@ pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop) -> Result<Run> {
     let programs = programs::versions(experiment.needs)?;
     let turn = take_turn(stop)?;
     let cpus = machine::choose_cpus()?;
-    let mut head = Head {
+    let head = Head {
         schema: SCHEMA,
         experiment: experiment.name.to_owned(),
         weir_version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -257,17 +257,21 @@ pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop) -> Result<Run> {
         machine: machine::describe(cpus.0, cpus.1),
         setup: BTreeMap::new(),
     };
-    let (trials, started_at) = store.begin(&plan.identity(&head)?, &head.started_at)?;
-    head.started_at = started_at;
-    if !trials.is_empty() {
-        say(format!("{}: going on after {} trials", experiment.name, trials.len()));
+    let identity = plan.identity(&head)?;
+    let mut run = Run { head, trials: vec![] };
+    if store.begin(&identity, &mut run)? {
+        say(format!("{}: already measured", experiment.name));
+        return Ok(run);
+    }
+    if !run.trials.is_empty() {
+        say(format!("{}: going on after {} trials", experiment.name, run.trials.len()));
     }
     say(format!("{}: {}", experiment.name, experiment.question));
     let bench = Bench::set_up(cpus, turn)?;
     let whole = plan.one_repeat(0).len() * plan.times.repeats as usize;
     say(format!("{whole} trials"));
-    let progress = Progress::begin(whole.saturating_sub(trials.len()));
-    let mut going = Going { plan, bench, run: Run { head, trials }, store, stop, progress };
+    let progress = Progress::begin(whole.saturating_sub(run.trials.len()));
+    let mut going = Going { plan, bench, run, store, stop, progress };
     going.grid()?;
     experiment.searches.iter().try_for_each(|search| going.search(search))?;
     let Going { bench, mut run, .. } = going;

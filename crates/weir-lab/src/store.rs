@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result, cannot};
 use crate::run::{Run, Trial};
 
-/// The file that a run's trials are appended to, and the result that it becomes.
+/// The file that a run's trials are appended to, and the result that it becomes. Of a run that is whole the file keeps
+/// its first line until the command has ended, so that the same command, stopped at a later experiment, knows it.
 pub struct Store {
     /// Both, without their extension; `None`: nothing is kept.
     path: Option<PathBuf>,
-    partial: Option<File>,
+    /// With the length of its first line.
+    partial: Option<(File, u64)>,
 }
 
 impl Store {
@@ -19,11 +21,11 @@ impl Store {
         Self { path: dir.map(|dir| dir.join(name)), partial: None }
     }
 
-    /// Begins, or goes on where a run of the same identity was stopped: returns its trials, and when it was started
-    /// first. Trials of another run are not lost by this one.
-    pub fn begin(&mut self, identity: &str, started_at: &str) -> Result<(Vec<Trial>, String)> {
+    /// Begins, or goes on where a run of the same identity was stopped: `run` gets its trials, and when it was started
+    /// first. Returns whether it is whole: then `run` is what was kept. Trials of another run are not lost by this one.
+    pub fn begin(&mut self, identity: &str, run: &mut Run) -> Result<bool> {
         let Some(path) = self.path.as_ref().map(|path| path.with_extension("partial")) else {
-            return Ok((vec![], started_at.to_owned()));
+            return Ok(false);
         };
         let object = path.display().to_string();
         let dir = path.parent().unwrap_or(&path);
@@ -37,42 +39,59 @@ impl Store {
         let text = String::from_utf8_lossy(&kept[..end]);
         let (first, lines) = text.split_once('\n').unwrap_or_default();
         let refused = |problem: String| {
-            let remedy = "name another directory, or move the file away";
+            let remedy = "name another directory, or move its *.partial files away";
             Err(Error::refused(format!("{object} {problem}"), remedy))
         };
-        let started_at = match first.split_once(' ') {
-            Some((started_at, known)) if known == identity => started_at,
-            _ if lines.is_empty() => started_at,
-            _ => return refused("keeps trials of another plan, build, kernel or program".into()),
+        let (started_at, known) = first.split_once(' ').unwrap_or_default();
+        let whole = Run::read(&path.with_extension("json")).ok();
+        let whole = whole.filter(|run| lines.is_empty() && run.head.started_at == started_at);
+        match whole {
+            _ if known != identity && (whole.is_some() || !lines.is_empty()) => {
+                let problem =
+                    "is of a run that was stopped, of another plan, build, kernel or program";
+                return refused(problem.into());
+            }
+            Some(whole) => {
+                *run = whole;
+                return Ok(true);
+            }
+            None if known == identity => started_at.clone_into(&mut run.head.started_at),
+            None => {}
         }
-        .to_owned();
-        let mut trials = vec![];
         for (at, line) in lines.lines().enumerate() {
             match serde_json::from_str(line) {
-                Ok(trial) => trials.push(trial),
+                Ok(trial) => run.trials.push(trial),
                 Err(wrong) => return refused(format!("is damaged in line {}: {wrong}", at + 2)),
             }
         }
-        write_whole(&path, &format!("{started_at} {identity}\n{lines}"))?;
+        let first = format!("{} {identity}\n", run.head.started_at);
+        write_whole(&path, &(first.clone() + lines))?;
         let file = File::options().append(true).open(&path).map_err(cannot("open", &object))?;
-        self.partial = Some(file);
-        Ok((trials, started_at))
+        self.partial = Some((file, first.len() as u64));
+        Ok(false)
     }
 
     pub fn keep(&mut self, trial: &Trial) -> Result<()> {
-        let Some(file) = &mut self.partial else { return Ok(()) };
+        let Some((file, _)) = &mut self.partial else { return Ok(()) };
         let line = serde_json::to_string(trial).map_err(cannot("write", "a trial"))?;
         writeln!(file, "{line}").map_err(cannot("keep", "a trial"))
     }
 
-    /// Writes the whole result, and forgets its parts. Returns its path, if it is kept.
+    /// Writes the whole result. Returns its path, if it was not there.
     pub fn finish(&mut self, run: &Run) -> Result<Option<PathBuf>> {
-        let Some(path) = &self.path else { return Ok(None) };
+        let Some((path, (file, first))) = self.path.as_ref().zip(self.partial.take()) else {
+            return Ok(None);
+        };
         let whole = path.with_extension("json");
         write_whole(&whole, &run.to_json()?)?;
-        let _ = fs::remove_file(path.with_extension("partial"));
-        self.partial = None;
+        file.set_len(first).map_err(cannot("shorten", path.with_extension("partial").display()))?;
         Ok(Some(whole))
+    }
+
+    /// The command has ended: given again, it is to measure anew.
+    pub fn forget(&self) {
+        let partial = self.path.iter().map(|path| path.with_extension("partial"));
+        partial.for_each(|path| fs::remove_file(path).unwrap_or_default());
     }
 }
 
@@ -99,6 +118,7 @@ pub fn read_all(dir: &Path) -> Result<Vec<(PathBuf, Run)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::made_up;
     use crate::run::Load;
 
     fn trial(repeat: u32) -> Trial {
@@ -106,18 +126,21 @@ mod tests {
         Trial { repeat, values, ..Trial::of("weir", "recv", Load::Top) }
     }
 
+    fn begin(dir: &Path, plan: &str, now: &str) -> Result<(Store, Run, bool)> {
+        let mut run = Run { head: made_up::head("made-up", &[]), trials: vec![] };
+        now.clone_into(&mut run.head.started_at);
+        let mut store = Store::new(Some(dir), "made-up");
+        store.begin(plan, &mut run).map(|is_whole| (store, run, is_whole))
+    }
+
     #[test]
     fn a_run_that_was_stopped_goes_on_only_as_it_began() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path();
-        let begin = |plan| {
-            let mut store = Store::new(Some(dir), "made-up");
-            store.begin(plan, "now").map(|(trials, started_at)| (store, trials, started_at))
-        };
-        let (_, trials, started_at) = begin("another plan").unwrap();
-        assert_eq!((trials, started_at.as_str()), (vec![], "now"));
-        let mut store = Store::new(Some(dir), "made-up");
-        assert!(store.begin("one plan", "then").unwrap().0.is_empty());
+        let (_, run, _) = begin(dir, "another plan", "now").unwrap();
+        assert_eq!((run.trials, run.head.started_at.as_str()), (vec![], "now"));
+        let (mut store, run, _) = begin(dir, "one plan", "then").unwrap();
+        assert!(run.trials.is_empty());
         store.keep(&trial(0)).unwrap();
         store.keep(&trial(1)).unwrap();
         drop(store);
@@ -126,16 +149,36 @@ mod tests {
         let mut text = fs::read_to_string(&path).unwrap();
         text.push_str("{\"arm\": \"we");
         fs::write(&path, text).unwrap();
-        let (mut store, trials, started_at) = begin("one plan").unwrap();
-        assert_eq!((trials, started_at.as_str()), (vec![trial(0), trial(1)], "then"));
+        let (mut store, run, is_whole) = begin(dir, "one plan", "now").unwrap();
+        let found = (run.trials, run.head.started_at.as_str(), is_whole);
+        assert_eq!(found, (vec![trial(0), trial(1)], "then", false));
         store.keep(&trial(2)).unwrap();
         drop(store);
-        let refused = |plan| begin(plan).err().unwrap().to_string();
-        assert!(refused("another plan").contains("made-up.partial keeps trials of another plan"));
+        let refused = |plan| begin(dir, plan, "now").err().unwrap().to_string();
+        assert!(refused("another plan").contains("made-up.partial is of a run that was stopped"));
         let text = fs::read_to_string(&path).unwrap();
         assert_eq!(text.lines().count(), 4);
         fs::write(&path, [text.replace("\"repeat\":1", "\"rep").as_bytes(), b"\xff\n"].concat())
             .unwrap();
         assert!(refused("one plan").contains("is damaged in line 3: "));
+    }
+
+    #[test]
+    fn a_run_that_is_whole_is_known_until_its_command_has_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        let (mut store, mut run, _) = begin(dir, "one plan", "then").unwrap();
+        run.trials.push(trial(0));
+        store.keep(&trial(0)).unwrap();
+        assert_eq!(store.finish(&run).unwrap(), Some(dir.join("made-up.json")));
+        let (mut store, again, is_whole) = begin(dir, "one plan", "now").unwrap();
+        assert_eq!((&again, is_whole), (&run, true));
+        assert_eq!(store.finish(&again).unwrap(), None);
+        assert!(begin(dir, "another plan", "now").is_err());
+        store.forget();
+        let (_, anew, is_whole) = begin(dir, "one plan", "now").unwrap();
+        assert_eq!((anew.trials, is_whole), (vec![], false));
+        // It has begun, and what is there is another's.
+        assert!(!begin(dir, "one plan", "later").unwrap().2);
     }
 }

@@ -10,6 +10,7 @@ mod running;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Output};
 
 use common::*;
@@ -227,6 +228,42 @@ fn a_run_that_is_stopped_removes_everything_and_goes_on_later() {
     assert_eq!(run.trials.len(), 16);
     assert_sound(&run);
     assert!(!partial.exists());
+}
+
+#[test]
+fn of_several_experiments_those_that_were_measured_are_not_measured_again() {
+    let _alone = Cpus::take();
+    let out = killed::temp_dir();
+    let dir = out.path().to_str().unwrap();
+    let options = ["burst-latency", "--cases=recv,short", "--repeats=4", "--seconds=0.05"];
+    let more = ["--quick", "--rates=50k", "--arms=threaded,weir", "--out", dir];
+    let options = [&options[..], &more].concat();
+    let [first, second] = ["udp-overload", "burst-latency"].map(|name| out.path().join(name));
+    let partials = [&first, &second].map(|path| path.with_extension("partial"));
+    let lines = |path: &Path| fs::read_to_string(path).map_or(0, |text| text.lines().count());
+    let mut lab_run = Lab::start(&options);
+    wait_until("the second is measured", || lines(&partials[1]) > 2 || !lab_run.is_running());
+    lab_run.signal(Signal::TERM);
+    let (status, messages) = lab_run.end();
+    assert_eq!(status.code(), Some(1), "{messages}");
+    lab_run.assert_nothing_left();
+    let read = || fs::read_to_string(first.with_extension("json")).unwrap();
+    let (before, trials) = (read(), lines(&partials[1]) - 1);
+
+    let mut again = Lab::start(&options);
+    again.assert_succeeds();
+    let said = again.stderr();
+    assert!(said.contains("udp-overload: already measured"), "{said}");
+    let goes_on = format!("burst-latency: going on after {trials} trials");
+    assert!(said.contains(&goes_on), "{said}");
+    assert_eq!(read(), before);
+    assert_eq!(Run::read(&second.with_extension("json")).unwrap().trials.len(), 8);
+    assert!(partials.iter().all(|path| !path.exists()));
+
+    let mut anew = Lab::start(&options);
+    anew.assert_succeeds();
+    assert!(!anew.stderr().contains("already measured"), "{}", anew.stderr());
+    assert_ne!(read(), before);
 }
 
 #[test]
