@@ -16,7 +16,7 @@ use crate::stats::rank::Design;
 use crate::stop::Stop;
 use crate::store::Store;
 use crate::view::View;
-use crate::{ab, compare, difference, experiments, goals, report, store};
+use crate::{ab, compare, difference, experiments, goals, programs, report, store};
 
 /// Arguments of `weir lab`.
 #[derive(Debug, Args)]
@@ -171,11 +171,10 @@ impl WhichArgs {
 fn list() -> Result<String> {
     let mut text = String::new();
     for experiment in experiments::ALL {
-        let minutes = |quick| -> Result<f64> {
-            let wish = Wish { quick, ..Wish::default() };
-            Ok(Plan::new(experiment, &wish)?.estimate().as_secs_f64() / 60.0)
-        };
-        let needs = match experiment.needs {
+        let plan = |quick| Plan::new(experiment, &Wish { quick, ..Wish::default() });
+        let minutes = |quick| Ok::<_, Error>(plan(quick)?.estimate().as_secs_f64() / 60.0);
+        let needs: Vec<_> = plan(false)?.programs().into_iter().collect();
+        let needs = match needs.as_slice() {
             [] => String::new(),
             programs => format!("; needs {}", programs.join(", ")),
         };
@@ -196,7 +195,19 @@ fn list() -> Result<String> {
     Ok(text)
 }
 
-/// Before the lab is set up, as far as it is this executable that takes them.
+/// What experiments are to do, and that all can be done: before the measurements, not after an hour of them.
+fn plans(
+    named: &[&'static Experiment],
+    plan: impl Fn(&'static Experiment) -> Result<Plan<'static>>,
+    check: CheckOptions,
+) -> Result<Vec<Plan<'static>>> {
+    let plans = named.iter().copied().map(plan).collect::<Result<Vec<_>>>()?;
+    check_options(&plans, check)?;
+    programs::check_installed(&plans.iter().flat_map(Plan::programs).collect())?;
+    Ok(plans)
+}
+
+/// As far as it is this executable that takes them.
 fn check_options(plans: &[Plan<'_>], check: CheckOptions) -> Result<()> {
     for arm in plans.iter().flat_map(|plan| &plan.arms) {
         if let Some(DaemonSpec { binary: None, options }) = &arm.daemon {
@@ -238,10 +249,7 @@ fn run_experiments(mut args: RunArgs, check: CheckOptions) -> Result<ExitCode> {
     let stop = Stop::on_signals()?;
     args.which.wish.arms = args.arms;
     let named = args.which.experiments();
-    // Before the measurements, not after an hour of them.
-    let plan = |experiment: &&'static Experiment| Plan::new(experiment, &args.which.wish);
-    let plans = named.iter().map(plan).collect::<Result<Vec<_>>>()?;
-    check_options(&plans, check)?;
+    let plans = plans(&named, |experiment| Plan::new(experiment, &args.which.wish), check)?;
     // Its report is of everything there.
     let out = args.which.out.as_deref().filter(|dir| dir.exists());
     out.map(store::read_all).transpose()?;
@@ -286,9 +294,7 @@ fn compare_builds(args: &AbArgs, check: CheckOptions) -> Result<()> {
         named.retain(|experiment| ab::main_arm(experiment).is_ok());
     }
     let wish = &args.which.wish;
-    let plan = |experiment: &&'static Experiment| ab::plan(experiment, &sides, wish, seed);
-    let plans = named.iter().map(plan).collect::<Result<Vec<_>>>()?;
-    check_options(&plans, check)?;
+    let plans = plans(&named, |experiment| ab::plan(experiment, &sides, wish, seed), check)?;
     let mut parts = vec![];
     run_plans(&plans, "ab-", &args.which, &stop, |plan, run| {
         let arms = sides.each_ref().map(|side| side.name.as_str());

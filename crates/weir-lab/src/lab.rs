@@ -15,8 +15,10 @@ use crate::engine;
 use crate::error::{Error, Result, cannot};
 use crate::experiment::{Ask, Case, Experiment, Search, Times, words_of};
 use crate::host::topology::take_turn;
+use crate::host::wire;
 use crate::progress::{Progress, say};
 use crate::run::{Head, Load, Run, SCHEMA, Trial};
+use crate::scene::Scene;
 use crate::stop::Stop;
 use crate::store::Store;
 use crate::view::{View, is_of};
@@ -192,10 +194,23 @@ impl<'a> Plan<'a> {
 
     /// How long a trial with such a window takes.
     fn trial(&self, arm: &Arm, case: &Case, load: Load, window: Duration) -> Duration {
-        let Self { experiment, quick, times, .. } = self;
-        let ask = Ask { arm, case: &case.name, load, quick: *quick, done: &[] };
-        let scene = (experiment.scene)(&ask).unwrap_or_default();
-        scene.warm_up(times.warm_up) + scene.window(window) + OVERHEAD
+        let scene = self.scene(arm, case, load).unwrap_or_default();
+        scene.warm_up(self.times.warm_up) + scene.window(window) + OVERHEAD
+    }
+
+    /// A trial's scene, as far as it is known before any.
+    fn scene(&self, arm: &Arm, case: &Case, load: Load) -> Result<Scene> {
+        let ask = Ask { arm, case: &case.name, load, quick: self.quick, done: &[] };
+        (self.experiment.scene)(&ask)
+    }
+
+    /// The programs that it takes: the experiment's, and those that its hosts and wires are made with.
+    pub fn programs(&self) -> BTreeSet<&'static str> {
+        let mut programs: BTreeSet<_> = self.experiment.needs.iter().copied().collect();
+        for (arm, case, load) in self.one_repeat(0) {
+            programs.extend(wire::tools(arm.nat, &self.scene(arm, case, load).unwrap_or_default()));
+        }
+        programs
     }
 
     fn searched<'b>(&'b self, search: &'b Search) -> impl Iterator<Item = &'b Arm> {

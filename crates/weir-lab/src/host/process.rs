@@ -24,6 +24,15 @@ use crate::stop::until;
 pub const START_DEADLINE: Duration = Duration::from_secs(15);
 const STOP_DEADLINE: Duration = Duration::from_secs(5);
 
+/// Where a program is installed.
+pub fn path_of(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // These are not in every user's `PATH`.
+    let sbin = ["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from);
+    let mut files = std::env::split_paths(&path).chain(sbin).map(|path| path.join(program));
+    files.find(|file| file.is_file())
+}
+
 /// A process that the lab has started. Dropping it sends it a signal, and waits; kills it if it stays.
 pub struct Process {
     child: Child,

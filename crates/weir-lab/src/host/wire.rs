@@ -19,10 +19,11 @@ use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::units::CpuId;
 
+use super::process::path_of;
 use super::topology::{EGRESS, Host, SUT_INTERFACE, Topology};
 use crate::apps::screen;
 use crate::error::{Error, Result, cannot};
-use crate::scene::Need;
+use crate::scene::{Need, Scene};
 use crate::stop::Undo;
 
 /// Where SYN floods say they come from: the second half of the benchmarking range.
@@ -209,11 +210,23 @@ pub fn slow_egress(host: &Host, mbit: u32) -> Result<Undo<'static>> {
     Ok(Undo(Box::new(move || drop(tool(&netns, "tc", &format!("qdisc del dev {EGRESS} root"))))))
 }
 
+/// The tools that a scene takes here, on a host with NAT rules or without.
+pub fn tools(nat: bool, scene: &Scene) -> impl Iterator<Item = &'static str> {
+    let has = |need| scene.needs.contains(&need);
+    let chains = [Need::AnswersDropped, Need::Egress, Need::Screened].into_iter().any(has);
+    let tools = [
+        ("nft", nat || scene.sink || chains),
+        ("iptables", has(Need::Screened)),
+        ("tc", scene.egress_mbit.is_some()),
+    ];
+    tools.into_iter().filter(|(_, is_used)| *is_used).map(|(tool, _)| tool)
+}
+
 /// Runs a command of `tc` or the like in a namespace.
 fn tool(netns: &NetNs, program: &str, command: &str) -> Result<()> {
-    let words = command.split(' ');
+    let (path, words) = (path_of(program).unwrap_or_default(), command.split(' '));
     // Ctrl-C is for the controller.
-    let run = || Command::new(program).args(words).process_group(0).stdin(Stdio::null()).output();
+    let run = || Command::new(path).args(words).process_group(0).stdin(Stdio::null()).output();
     let output = netns.run(run)?.map_err(|source| {
         Error::refused(format!("{program} cannot be run ({source})"), TOOL_REMEDY)
     })?;

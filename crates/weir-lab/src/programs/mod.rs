@@ -8,7 +8,7 @@ mod table;
 
 pub use ready::{CaptureKind, Daemon};
 pub use report::Figures;
-pub use running::{Client, Place, Running, versions};
+pub use running::{Client, Place, Running, check_installed, versions};
 pub use table::{
     ClientKind, DNSPERF, IPERF3, IPERF3_CLIENT, MEMCASLAP, NGINX, ServerKind, WRK, in_flight,
 };

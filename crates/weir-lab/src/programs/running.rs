@@ -1,6 +1,6 @@
 //! Programs that run: some until they are ended, and those are ready in their own way; a client ends by itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
@@ -14,10 +14,10 @@ use weir_bpf::units::{CpuId, Nanos, Nice};
 
 use super::ready::CaptureKind;
 use super::report::Figures;
-use super::table::{ClientKind, ROWS, Row, ServerKind};
+use super::table::{ClientKind, ROWS, Row, ServerKind, TOOLS};
 use crate::apps::{Job, OWN, Order};
 use crate::error::{Error, Result, cannot};
-use crate::host::process::{self, Process, START_DEADLINE};
+use crate::host::process::{self, Process, START_DEADLINE, path_of};
 use crate::stop::{Stop, until};
 
 /// How long a server may take for one answer while it starts.
@@ -27,20 +27,12 @@ const CLIENT_GRACE: Duration = Duration::from_secs(15);
 /// This build's own executable, by its name.
 pub(super) const WEIR: &str = "weir";
 
-fn path_of(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    // These are not in every user's `PATH`.
-    let sbin = ["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from);
-    let mut files = std::env::split_paths(&path).chain(sbin).map(|path| path.join(program));
-    files.find(|file| file.is_file())
-}
-
 /// Checks that every one of these programs is installed; one error names all that are not, and their
 /// Debian packages.
-fn missing(programs: &[&str]) -> Result<()> {
+pub fn check_installed(programs: &BTreeSet<&str>) -> Result<()> {
     let absent: Vec<_> = programs.iter().filter(|name| path_of(name).is_none()).copied().collect();
-    let rows = ROWS.iter().filter(|row| absent.contains(&row.0));
-    let packages: Vec<_> = rows.map(|row| row.1).collect();
+    let rows = ROWS.iter().map(|row| (row.0, row.1)).chain(TOOLS);
+    let packages: Vec<_> = rows.filter(|row| absent.contains(&row.0)).map(|row| row.1).collect();
     if absent.is_empty() {
         return Ok(());
     }
@@ -50,7 +42,6 @@ fn missing(programs: &[&str]) -> Result<()> {
 
 /// The versions of these programs, such as `1.22.1`, by the program's name. All must be installed.
 pub fn versions(programs: &[&str]) -> Result<BTreeMap<String, String>> {
-    missing(programs)?;
     let version = |(name, package, option, ..): &Row| {
         // Some end with a failure after they have printed it, and some print it to standard error.
         let output = Command::new(path_of(name).unwrap_or_default()).arg(option).output();
@@ -217,7 +208,8 @@ mod tests {
 
     #[test]
     fn one_error_names_every_package() {
-        let error = missing(&["apache", "sh", "freciar"]).unwrap_err().to_string();
+        let programs = ["apache", "sh", "freciar"].into();
+        let error = check_installed(&programs).unwrap_err().to_string();
         assert!(error.starts_with("cannot find apache, freciar; apt-get install "), "{error}");
     }
 

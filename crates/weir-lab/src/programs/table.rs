@@ -22,6 +22,10 @@ pub(super) const ROWS: [Row; 8] = [
     ("wrk", "wrk", "-v", Vec::new, report::wrk),
 ];
 
+/// What the hosts and wires are made with, and Debian's packages of these.
+pub(super) const TOOLS: [(&str, &str); 3] =
+    [("iptables", "iptables"), ("nft", "nftables"), ("tc", "iproute2")];
+
 /// The length of nginx's document: LRP's (section 4.4).
 const DOCUMENT_BYTES: usize = 1300;
 /// Names in NSD's zone that have an address.
