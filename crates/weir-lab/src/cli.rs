@@ -198,9 +198,11 @@ fn list() -> Result<String> {
 /// What experiments are to do, and that all can be done: before the measurements, not after an hour of them.
 fn plans(
     named: &[&'static Experiment],
+    wish: &Wish,
     plan: impl Fn(&'static Experiment) -> Result<Plan<'static>>,
     check: CheckOptions,
 ) -> Result<Vec<Plan<'static>>> {
+    lab::check_cases(named, wish)?;
     let plans = named.iter().copied().map(plan).collect::<Result<Vec<_>>>()?;
     check_options(&plans, check)?;
     programs::check_installed(&plans.iter().flat_map(Plan::programs).collect())?;
@@ -248,8 +250,8 @@ fn run_plans(
 fn run_experiments(mut args: RunArgs, check: CheckOptions) -> Result<ExitCode> {
     let stop = Stop::on_signals()?;
     args.which.wish.arms = args.arms;
-    let named = args.which.experiments();
-    let plans = plans(&named, |experiment| Plan::new(experiment, &args.which.wish), check)?;
+    let (named, wish) = (args.which.experiments(), &args.which.wish);
+    let plans = plans(&named, wish, |experiment| Plan::new(experiment, wish), check)?;
     // Its report is of everything there.
     let out = args.which.out.as_deref().filter(|dir| dir.exists());
     out.map(store::read_all).transpose()?;
@@ -294,7 +296,7 @@ fn compare_builds(args: &AbArgs, check: CheckOptions) -> Result<()> {
         named.retain(|experiment| ab::main_arm(experiment).is_ok());
     }
     let wish = &args.which.wish;
-    let plans = plans(&named, |experiment| ab::plan(experiment, &sides, wish, seed), check)?;
+    let plans = plans(&named, wish, |experiment| ab::plan(experiment, &sides, wish, seed), check)?;
     let mut parts = vec![];
     run_plans(&plans, "ab-", &args.which, &stop, |plan, run| {
         let arms = sides.each_ref().map(|side| side.name.as_str());

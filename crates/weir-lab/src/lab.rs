@@ -30,6 +30,9 @@ const QUICK_BUDGET: Duration = Duration::from_secs(36);
 /// the experiments' quick runs.
 const OVERHEAD: Duration = Duration::from_millis(200);
 
+/// In place of the cases' names.
+const ALL: &str = "all";
+
 /// What was asked for on the command line; empty: the experiment's own.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Points")]
@@ -55,12 +58,26 @@ pub struct Wish {
 /// Help of `--cases`: the cases of the experiments that are named beside it.
 fn about_cases() -> String {
     let named = |e: &&&Experiment| std::env::args_os().any(|word| word == e.name);
-    let about = |e: &&Experiment| {
-        let names: Vec<String> = (e.cases)().into_iter().map(|case| case.name).collect();
-        format!("; {}: {}", e.name, names.join(", "))
-    };
+    let about = |e: &&Experiment| format!("; {}: {}", e.name, case_names(e).join(", "));
     let those: String = experiments::ALL.iter().filter(named).map(about).collect();
     format!("These variants alone, or `all`{those}")
+}
+
+fn case_names(experiment: &Experiment) -> Vec<String> {
+    (experiment.cases)().into_iter().map(|case| case.name).collect()
+}
+
+/// Refuses a case that none of these experiments has; what one does not have may be another's.
+pub fn check_cases(named: &[&Experiment], wish: &Wish) -> Result<()> {
+    let cases: Vec<_> = named.iter().map(|e| (e.name, case_names(e))).collect();
+    let is_known = |wanted| wanted == ALL || cases.iter().any(|(_, all)| all.contains(wanted));
+    let Some(unknown) = wish.cases.iter().find(|wanted| !is_known(wanted)) else { return Ok(()) };
+    let lists: Vec<_> =
+        cases.iter().map(|(name, all)| format!("{name}: {}", all.join(", "))).collect();
+    Err(Error::refused(
+        format!("there is no case {unknown:?}"),
+        format!("the cases are `all`, or of {}", lists.join("; ")),
+    ))
 }
 
 fn parse_seconds(text: &str) -> std::result::Result<Duration, String> {
@@ -96,7 +113,7 @@ impl<'a> Plan<'a> {
             [] if quick => case.quick,
             [] => case.full,
             // In a quick run, all that a quick run can do.
-            [one] if one == "all" => true,
+            named if named.iter().any(|one| one == ALL) => true,
             named => named.contains(&case.name),
         };
         let is_wanted = |case: &&Case| {
@@ -105,10 +122,9 @@ impl<'a> Plan<'a> {
         };
         let cases: Vec<&Case> = all.iter().filter(is_wanted).collect();
         if cases.is_empty() {
-            let names: Vec<&str> = all.iter().map(|case| case.name.as_str()).collect();
             return Err(Error::refused(
                 format!("{} has no case {:?}", experiment.name, wish.cases.join(",")),
-                format!("its cases are {}", names.join(", ")),
+                format!("its cases are {}", case_names(experiment).join(", ")),
             ));
         }
         let (mut points, mut has_rates) = (vec![], false);
@@ -136,7 +152,7 @@ impl<'a> Plan<'a> {
         let Times { warm_up, window, repeats } = experiment.times.of(quick);
         let window = wish.window.unwrap_or(window);
         let times = Times { warm_up, window, repeats: wish.repeats.unwrap_or(repeats) };
-        Ok(Self {
+        let plan = Self {
             experiment,
             arms,
             points,
@@ -144,7 +160,11 @@ impl<'a> Plan<'a> {
             random: None,
             quick,
             budget: (quick && wish.repeats.is_none()).then_some(QUICK_BUDGET),
-        })
+        };
+        // A scene may refuse a load.
+        let made = |(arm, case, load)| plan.scene(arm, case, load).map(drop);
+        plan.one_repeat(0).into_iter().try_for_each(made)?;
+        Ok(plan)
     }
 
     /// One repeat's trials. Arms are innermost, so that a machine whose speed drifts slows all of them

@@ -382,6 +382,13 @@ fn cases_and_rates_that_an_experiment_does_not_have_are_refused() {
         let refusal = run(&["separation", option, "plague"]);
         assert!(refusal.contains("plague") && refusal.contains("fragments"), "{refusal}");
     }
+    let refusal = run(&["udp-overload", "rpc-mix", "--cases", "recv,tpyo"]);
+    assert!(refusal.contains("no case \"tpyo\"") && refusal.contains("echo"), "{refusal}");
+    for (experiment, rates) in [("burst-latency", "1k,top"), ("receivers", "2k,top")] {
+        let refusal = run(&[experiment, "--rates", rates]);
+        assert!(refusal.contains("has no load top"), "{refusal}");
+        assert!(!refusal.contains("trials"), "it measures: {refusal}");
+    }
     // Those of one experiment are shown with it alone.
     let shown =
         |experiment: &str| success(&lab(&["run", experiment, "--help"])).contains("bad-checksum");
