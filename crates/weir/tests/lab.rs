@@ -300,6 +300,25 @@ fn after_a_kill_the_processes_end_and_the_next_lab_removes_the_files() {
     next.assert_nothing_left();
 }
 
+#[test]
+fn after_a_kill_the_next_lab_removes_the_capture() {
+    let _alone = Cpus::take();
+    let captures = || {
+        let files = fs::read_dir("/var/tmp").unwrap().map(|file| file.unwrap().file_name());
+        files.filter(|name| name.to_str().unwrap().starts_with("weir-lab-capture-")).count()
+    };
+    let options = ["--cases=tcpdump-disk-56", "--arms=threaded", "--rates=50k", "--seconds=5"];
+    let mut killed = Lab::start_experiment("monitor", &options);
+    wait_until("it captures", || captures() > 0 || !killed.is_running());
+    assert!(killed.is_running(), "{}", killed.stderr());
+    killed.signal(Signal::KILL);
+    killed.end();
+    assert_eq!(captures(), 1);
+    let mut next = Lab::start(&[&TINY[..], &["threaded"]].concat());
+    next.assert_succeeds();
+    assert_eq!(captures(), 0);
+}
+
 /// It is the machine's, so no namespace takes it along.
 #[test]
 fn after_a_kill_the_machine_has_its_quota_back() {

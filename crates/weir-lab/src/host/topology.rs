@@ -22,12 +22,16 @@ use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::sys::{ethtool, ipv6, napi, sched};
 use weir_bpf::units::{CpuId, IfIndex, MacAddr, Nice};
 
+use super::group;
 use crate::error::{Result, cannot};
 use crate::progress::say;
 use crate::stop::{STEP, Stop, wait_for};
 
 /// Where each lab has a directory, named by its process.
 const LABS_DIR: &str = "/run/weir-lab";
+/// Where captures on a disk have a directory each, and how its name begins.
+pub const CAPTURES: &str = "/var/tmp";
+pub const CAPTURE: &str = "weir-lab-capture-";
 /// Ethernet address of an echo server's client: no interface's, so that the generator's namespace drops
 /// what comes for it at the first test of IP (`PACKET_OTHERHOST`, `ip_rcv_core()`). A veth receives on the
 /// CPU that sent, so each reply's end costs the SUT; this is the least that it can.
@@ -103,9 +107,18 @@ fn own_directory(labs: &Path) -> Result<TempDir> {
     own.map_err(cannot("create a directory in", labs.display()))
 }
 
+/// Removes what labs that were killed left elsewhere. It is this lab's turn, so none of these still runs.
+fn sweep() {
+    for capture in group::entries(Path::new(CAPTURES), |name| name.starts_with(CAPTURE)) {
+        let _ = fs::remove_dir_all(capture);
+    }
+    group::sweep();
+}
+
 impl Topology {
     pub fn create(turn: File) -> Result<Self> {
         let files = own_directory(Path::new(LABS_DIR))?;
+        sweep();
         let generator = NetNs::create()?;
         let made = generator.run(|| -> Result<_> {
             set_congestion_control()?;

@@ -12,7 +12,7 @@ use super::running::{Place, Running, WEIR};
 use crate::arm::DaemonSpec;
 use crate::error::{Error, Result, cannot};
 use crate::host::process::{Process, START_DEADLINE, cpu_time};
-use crate::host::topology::{EGRESS, SUT_INTERFACE};
+use crate::host::topology::{CAPTURE, CAPTURES, EGRESS, SUT_INTERFACE};
 
 /// What `weir` says once it captures, or its walls stand.
 const WEIR_IS_READY: &str = "Ctrl-C ends it";
@@ -40,9 +40,9 @@ impl CaptureKind {
 impl Running {
     pub fn capture(kind: CaptureKind, place: &Place<'_>) -> Result<Self> {
         // What is in the lab's own directory is in memory.
-        let parent = if kind.disk { Path::new("/var/tmp") } else { &place.directory };
+        let parent = if kind.disk { Path::new(CAPTURES) } else { &place.directory };
         // Of no name that somebody else could have prepared.
-        let directory = TempDir::with_prefix_in("weir-lab-capture-", parent);
+        let directory = TempDir::with_prefix_in(CAPTURE, parent);
         let directory = directory.map_err(cannot("create a directory in", parent.display()))?;
         let place = &Place { directory: directory.path().to_owned(), ..*place };
         let (name, command, rotation, says) = match kind.weir {
