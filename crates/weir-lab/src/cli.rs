@@ -195,7 +195,8 @@ fn list() -> Result<String> {
     Ok(text)
 }
 
-/// What experiments are to do, and that all can be done: before the measurements, not after an hour of them.
+/// What experiments are to do. Refuses what cannot be done before the measurements, not after an
+/// hour of them.
 fn plans(
     named: &[&'static Experiment],
     wish: &Wish,
@@ -222,8 +223,8 @@ fn check_options(plans: &[Plan<'_>], check: CheckOptions) -> Result<()> {
     Ok(())
 }
 
-/// Runs plans, keeps what they measured where that is wanted, under their names behind a prefix, and does something with
-/// each run.
+/// Runs plans, and keeps what they measured where that is wanted, under a prefix and their names.
+/// Each run is given to `each`.
 fn run_plans(
     plans: &[Plan<'_>],
     prefix: &str,
@@ -235,9 +236,17 @@ fn run_plans(
     let store = |plan| Store::new(which.out.as_deref(), &name(plan));
     let mut stores: Vec<Store> = plans.iter().map(store).collect();
     for (plan, store) in plans.iter().zip(&mut stores) {
-        // What fails because the user stops the run is reported as stopped.
-        let ran = lab::run(plan, store, stop);
-        let run = ran.or_else(|error| stop.check().and(Err(error)))?;
+        let run =
+            lab::run(plan, store, stop).map_err(|error| match (stop.check(), &which.out) {
+                (Ok(()), _) => error,
+                // What fails because the user stops the run is reported as stopped.
+                (Err(interrupted), None) => interrupted,
+                (Err(_), Some(dir)) => {
+                    let seed = plan.random.map(|seed| format!(" with --seed {seed}"));
+                    let again = format!("the same command{}", seed.unwrap_or_default());
+                    Error::Stopped(format!("{again} goes on with the trials in {}", dir.display()))
+                }
+            })?;
         if let Some(path) = store.finish(&run)? {
             eprintln!("wrote {}", path.display());
         }

@@ -11,6 +11,9 @@ pub enum Error {
     /// Ctrl-C or SIGTERM.
     #[error("interrupted; everything that the lab made has been removed")]
     Interrupted,
+    /// The same, of a run whose trials are kept: which command goes on.
+    #[error("interrupted; everything that the lab made has been removed; {0}")]
+    Stopped(String),
 }
 
 impl Error {

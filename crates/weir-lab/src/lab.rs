@@ -20,7 +20,7 @@ use crate::progress::{Progress, say};
 use crate::run::{Head, Load, Run, SCHEMA, Trial};
 use crate::scene::Scene;
 use crate::stop::Stop;
-use crate::store::Store;
+use crate::store::{SEED, Store};
 use crate::view::{View, is_of};
 use crate::{experiments, machine, programs};
 
@@ -224,7 +224,7 @@ impl<'a> Plan<'a> {
         (self.experiment.scene)(&ask)
     }
 
-    /// The programs that it takes: the experiment's, and those that its hosts and wires are made with.
+    /// The programs that it takes: the experiment's, and those that make its hosts and wires.
     pub fn programs(&self) -> BTreeSet<&'static str> {
         let mut programs: BTreeSet<_> = self.experiment.needs.iter().copied().collect();
         for (arm, case, load) in self.one_repeat(0) {
@@ -249,7 +249,8 @@ impl<'a> Plan<'a> {
         let Self { times, random, quick, .. } = self;
         let Head { experiment, programs, machine, .. } = head;
         let made = format!("{experiment} {executables:?} {programs:?} {machine:?}");
-        Ok(format!("{made} {arms:?} {points:?} {times:?} {random:?} {quick}"))
+        let seed = random.map(|seed| format!("{SEED}{seed}")).unwrap_or_default();
+        Ok(format!("{made} {arms:?} {points:?} {times:?} {quick}{seed}"))
     }
 }
 

@@ -7,8 +7,13 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result, cannot};
 use crate::run::{Run, Trial};
 
-/// The file that a run's trials are appended to, and the result that it becomes. Of a run that is whole the file keeps
-/// its first line until the command has ended, so that the same command, stopped at a later experiment, knows it.
+/// Before the seed with which an identity ends, if it has one.
+pub const SEED: &str = " --seed ";
+
+/// The file that a run's trials are appended to, and the result that it becomes.
+///
+/// When the result is written, the file keeps its first line until the command has ended: a command
+/// that is stopped at a later experiment finds by it that this one has been measured.
 pub struct Store {
     /// Both, without their extension; `None`: nothing is kept.
     path: Option<PathBuf>,
@@ -21,8 +26,9 @@ impl Store {
         Self { path: dir.map(|dir| dir.join(name)), partial: None }
     }
 
-    /// Begins, or goes on where a run of the same identity was stopped: `run` gets its trials, and when it was started
-    /// first. Returns whether it is whole: then `run` is what was kept. Trials of another run are not lost by this one.
+    /// Begins, or goes on where a run of the same identity was stopped: `run` gets its trials, and
+    /// when it was started first. Returns whether that run is whole: then `run` is its result.
+    /// Trials of another run are not lost by this one.
     pub fn begin(&mut self, identity: &str, run: &mut Run) -> Result<bool> {
         let Some(path) = self.path.as_ref().map(|path| path.with_extension("partial")) else {
             return Ok(false);
@@ -38,8 +44,8 @@ impl Store {
         let end = kept.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
         let text = String::from_utf8_lossy(&kept[..end]);
         let (first, lines) = text.split_once('\n').unwrap_or_default();
-        let refused = |problem: String| {
-            let remedy = "name another directory, or move its *.partial files away";
+        let elsewhere = "name another directory, or move its *.partial files away";
+        let refused = |problem: &str, remedy: &str| {
             Err(Error::refused(format!("{object} {problem}"), remedy))
         };
         let (started_at, known) = first.split_once(' ').unwrap_or_default();
@@ -47,9 +53,16 @@ impl Store {
         let whole = whole.filter(|run| lines.is_empty() && run.head.started_at == started_at);
         match whole {
             _ if known != identity && (whole.is_some() || !lines.is_empty()) => {
-                let problem =
-                    "is of a run that was stopped, of another plan, build, kernel or program";
-                return refused(problem.into());
+                return match (known.rsplit_once(SEED), identity.rsplit_once(SEED)) {
+                    (Some((plan, seed)), Some((same, _))) if plan == same => refused(
+                        "is of a run that was stopped, with another seed",
+                        &format!("give --seed {seed} to go on with it; else {elsewhere}"),
+                    ),
+                    _ => refused(
+                        "is of a run that was stopped, of another plan, build, kernel or program",
+                        elsewhere,
+                    ),
+                };
             }
             Some(whole) => {
                 *run = whole;
@@ -61,7 +74,10 @@ impl Store {
         for (at, line) in lines.lines().enumerate() {
             match serde_json::from_str(line) {
                 Ok(trial) => run.trials.push(trial),
-                Err(wrong) => return refused(format!("is damaged in line {}: {wrong}", at + 2)),
+                Err(wrong) => {
+                    let problem = format!("is damaged in line {}: {wrong}", at + 2);
+                    return refused(&problem, elsewhere);
+                }
             }
         }
         let first = format!("{} {identity}\n", run.head.started_at);
@@ -175,6 +191,12 @@ mod tests {
         assert_eq!((&again, is_whole), (&run, true));
         assert_eq!(store.finish(&again).unwrap(), None);
         assert!(begin(dir, "another plan", "now").is_err());
+        store.forget();
+        begin(dir, "pairs --seed 7", "then").unwrap().0.keep(&trial(0)).unwrap();
+        let refused = begin(dir, "pairs --seed 8", "now").err().unwrap().to_string();
+        assert!(refused.contains("give --seed 7 to go on with it"), "{refused}");
+        let refused = begin(dir, "others --seed 8", "now").err().unwrap().to_string();
+        assert!(!refused.contains("--seed"), "{refused}");
         store.forget();
         let (_, anew, is_whole) = begin(dir, "one plan", "now").unwrap();
         assert_eq!((anew.trials, is_whole), (vec![], false));

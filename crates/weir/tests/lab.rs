@@ -215,6 +215,11 @@ fn a_run_that_is_stopped_removes_everything_and_goes_on_later() {
     wait_until("some trials are kept", || kept_trials() > 3);
     lab_run.signal(Signal::TERM);
     lab_run.assert_interrupted();
+    let messages = lab_run.stderr();
+    assert!(
+        messages.contains(&format!("the same command goes on with the trials in {dir}")),
+        "{messages}"
+    );
     let before = kept_trials() - 1;
 
     let mut again = Lab::start(&options);

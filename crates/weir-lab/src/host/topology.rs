@@ -107,7 +107,7 @@ fn own_directory(labs: &Path) -> Result<TempDir> {
     own.map_err(cannot("create a directory in", labs.display()))
 }
 
-/// Removes what labs that were killed left elsewhere. It is this lab's turn, so none of these still runs.
+/// Removes what labs that were killed left elsewhere. It is this lab's turn, so none of them runs.
 fn sweep() {
     for capture in group::entries(Path::new(CAPTURES), |name| name.starts_with(CAPTURE)) {
         let _ = fs::remove_dir_all(capture);
