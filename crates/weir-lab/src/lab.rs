@@ -310,8 +310,7 @@ pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop) -> Result<Run> {
     let mut going = Going { plan, bench, run, store, stop, progress };
     going.grid()?;
     experiment.searches.iter().try_for_each(|search| going.search(search))?;
-    let Going { bench, mut run, .. } = going;
-    run.head.setup = bench.setups;
+    let mut run = going.run;
     let started = humantime::parse_rfc3339(&run.head.started_at).ok();
     let lasted = started.and_then(|started| started.elapsed().ok()).unwrap_or_default();
     run.head.duration_s = (lasted.as_secs_f64() * 10.0).round() / 10.0;
@@ -373,6 +372,14 @@ impl Going<'_> {
         let scene = (self.plan.experiment.scene)(ask)?;
         let trial = engine::trial(&mut self.bench, ask, &scene, times, self.stop)?;
         let trial = Trial { case: kept_as.to_owned(), ..trial };
+        // It is described with the arm's first trial since this lab was started.
+        let setups = &mut self.run.head.setup;
+        if let Some(setup) = self.bench.setups.get(&arm.name)
+            && setups.get(&arm.name) != Some(setup)
+        {
+            self.store.keep_setup(&arm.name, setup)?;
+            setups.insert(arm.name.clone(), setup.clone());
+        }
         self.store.keep(&trial)?;
         self.run.trials.push(trial);
         Ok(())

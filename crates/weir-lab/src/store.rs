@@ -4,8 +4,10 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
+
 use crate::error::{Error, Result, cannot};
-use crate::run::{Run, Trial};
+use crate::run::{Run, Setup, Trial};
 
 /// Before the seed with which an identity ends, if it has one.
 pub const SEED: &str = " --seed ";
@@ -26,9 +28,9 @@ impl Store {
         Self { path: dir.map(|dir| dir.join(name)), partial: None }
     }
 
-    /// Begins, or goes on where a run of the same identity was stopped: `run` gets its trials, and
-    /// when it was started first. Returns whether that run is whole: then `run` is its result.
-    /// Trials of another run are not lost by this one.
+    /// Begins, or goes on where a run of the same identity was stopped: `run` gets its trials and
+    /// setups, and when it was started first. Returns whether that run is whole: then `run` is its
+    /// result. Trials of another run are not lost by this one.
     pub fn begin(&mut self, identity: &str, run: &mut Run) -> Result<bool> {
         let Some(path) = self.path.as_ref().map(|path| path.with_extension("partial")) else {
             return Ok(false);
@@ -72,12 +74,15 @@ impl Store {
             None => {}
         }
         for (at, line) in lines.lines().enumerate() {
-            match serde_json::from_str(line) {
-                Ok(trial) => run.trials.push(trial),
-                Err(wrong) => {
-                    let problem = format!("is damaged in line {}: {wrong}", at + 2);
-                    return refused(&problem, elsewhere);
-                }
+            let read = if line.starts_with('[') {
+                serde_json::from_str(line)
+                    .map(|(arm, setup)| drop(run.head.setup.insert(arm, setup)))
+            } else {
+                serde_json::from_str(line).map(|trial| run.trials.push(trial))
+            };
+            if let Err(wrong) = read {
+                let problem = format!("is damaged in line {}: {wrong}", at + 2);
+                return refused(&problem, elsewhere);
             }
         }
         let first = format!("{} {identity}\n", run.head.started_at);
@@ -88,8 +93,17 @@ impl Store {
     }
 
     pub fn keep(&mut self, trial: &Trial) -> Result<()> {
+        self.keep_line(trial)
+    }
+
+    /// Keeps what ran where in an arm, as an array, which no trial is.
+    pub fn keep_setup(&mut self, arm: &str, setup: &Setup) -> Result<()> {
+        self.keep_line(&(arm, setup))
+    }
+
+    fn keep_line(&mut self, kept: &impl Serialize) -> Result<()> {
         let Some((file, _)) = &mut self.partial else { return Ok(()) };
-        let line = serde_json::to_string(trial).map_err(cannot("write", "a trial"))?;
+        let line = serde_json::to_string(kept).map_err(cannot("write", "a trial"))?;
         writeln!(file, "{line}").map_err(cannot("keep", "a trial"))
     }
 
@@ -157,7 +171,9 @@ mod tests {
         assert_eq!((run.trials, run.head.started_at.as_str()), (vec![], "now"));
         let (mut store, run, _) = begin(dir, "one plan", "then").unwrap();
         assert!(run.trials.is_empty());
+        let setup = Setup { gate: "CPU 1".into(), ..Setup::default() };
         store.keep(&trial(0)).unwrap();
+        store.keep_setup("weir", &setup).unwrap();
         store.keep(&trial(1)).unwrap();
         drop(store);
         // Killed while it wrote.
@@ -166,6 +182,7 @@ mod tests {
         text.push_str("{\"arm\": \"we");
         fs::write(&path, text).unwrap();
         let (mut store, run, is_whole) = begin(dir, "one plan", "now").unwrap();
+        assert_eq!(run.head.setup, [("weir".to_owned(), setup)].into());
         let found = (run.trials, run.head.started_at.as_str(), is_whole);
         assert_eq!(found, (vec![trial(0), trial(1)], "then", false));
         store.keep(&trial(2)).unwrap();
@@ -173,10 +190,10 @@ mod tests {
         let refused = |plan| begin(dir, plan, "now").err().unwrap().to_string();
         assert!(refused("another plan").contains("made-up.partial is of a run that was stopped"));
         let text = fs::read_to_string(&path).unwrap();
-        assert_eq!(text.lines().count(), 4);
+        assert_eq!(text.lines().count(), 5);
         fs::write(&path, [text.replace("\"repeat\":1", "\"rep").as_bytes(), b"\xff\n"].concat())
             .unwrap();
-        assert!(refused("one plan").contains("is damaged in line 3: "));
+        assert!(refused("one plan").contains("is damaged in line 4: "));
     }
 
     #[test]
