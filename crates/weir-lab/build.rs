@@ -6,7 +6,7 @@ use std::process::Command;
 const SOURCES: [&str; 4] = ["crates", "bpf", "Cargo.toml", "Cargo.lock"];
 
 fn main() {
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let root = &format!("{}/../..", std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default());
     let git = |arguments: &[&str]| {
         let output = Command::new("git").arg("-C").arg(root).args(arguments).output().ok()?;
         let text = String::from_utf8(output.stdout).ok()?;

@@ -113,7 +113,10 @@ pub fn kept(path: &Path) -> Result<Compared> {
     let sides = LABELS.map(|label| view.arms().into_iter().find(|arm| arm.starts_with(label)));
     let [Some(a), Some(b)] = sides else {
         let problem = format!("{} is no comparison of builds", path.display());
-        return Err(Error::refused(problem, "name what `weir lab ab --out` wrote, or two runs"));
+        return Err(Error::refused(
+            problem,
+            "name what `weir lab ab --out` wrote, or a directory of runs",
+        ));
     };
     Ok(together(Design::Pairs, vec![part(&view, [a, b], None)]))
 }

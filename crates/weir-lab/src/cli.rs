@@ -43,16 +43,16 @@ enum LabCommand {
     /// its interval.
     #[command(after_help = AB_EXAMPLES)]
     Ab(AbArgs),
-    /// Compare two results of one experiment that were kept, or print a comparison that was.
+    /// Compare two results of one experiment that were kept.
     Compare {
-        /// A result, DIR/NAME.json of `weir lab run --out DIR`, or DIR/ab-NAME.json of `weir lab ab`.
+        /// A result, DIR/NAME.json of `weir lab run --out DIR`.
         a: PathBuf,
         /// Another; ratios are its figures divided by the first one's.
-        b: Option<PathBuf>,
+        b: PathBuf,
     },
     /// Write report.html and the figures of a directory of results, or print their tables.
     Report {
-        /// Directory that `weir lab run --out` wrote.
+        /// Directory that `weir lab run --out` wrote; or DIR/ab-NAME.json of `weir lab ab --out`, which is printed.
         dir: PathBuf,
         /// Print the tables as Markdown instead.
         #[arg(long)]
@@ -135,8 +135,8 @@ pub fn run(args: LabArgs, check: CheckOptions) -> Result<ExitCode> {
         LabCommand::List => print(&list()?)?,
         LabCommand::Run(args) => return run_experiments(args, check),
         LabCommand::Ab(args) => compare_builds(&args, check)?,
-        LabCommand::Compare { a, b: Some(b) } => print(&compare::files(&a, &b)?.text())?,
-        LabCommand::Compare { a, b: None } => print(&ab::kept(&a)?.text())?,
+        LabCommand::Compare { a, b } => print(&compare::files(&a, &b)?.text())?,
+        LabCommand::Report { dir, .. } if dir.is_file() => print(&ab::kept(&dir)?.text())?,
         LabCommand::Report { dir, markdown, into } => {
             let runs = store::read_all(&dir)?;
             if runs.is_empty() {
@@ -309,7 +309,7 @@ fn compare_builds(args: &AbArgs, check: CheckOptions) -> Result<()> {
     let mut parts = vec![];
     run_plans(&plans, "ab-", &args.which, &stop, |plan, run| {
         let arms = sides.each_ref().map(|side| side.name.as_str());
-        parts.push(ab::part(&View::new(plan.experiment, run), arms, Some(seed)));
+        parts.push(ab::part(&View::new(plan.experiment, &run), arms, Some(seed)));
         Ok(())
     })?;
     print(&difference::together(Design::Pairs, parts).text())

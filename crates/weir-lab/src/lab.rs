@@ -18,7 +18,7 @@ use crate::host::topology::take_turn;
 use crate::host::wire;
 use crate::progress::{Progress, say};
 use crate::run::{Head, Load, Run, SCHEMA, Trial};
-use crate::scene::Scene;
+use crate::scene::{Need, Scene};
 use crate::stop::Stop;
 use crate::store::{SEED, Store};
 use crate::view::{View, is_of};
@@ -233,6 +233,13 @@ impl<'a> Plan<'a> {
         programs
     }
 
+    /// What its scenes need of an arm's host.
+    fn needs(&self, arm: &Arm) -> Vec<Need> {
+        let own = self.one_repeat(0).into_iter().filter(|(other, ..)| other.name == arm.name);
+        own.flat_map(|(_, case, load)| self.scene(arm, case, load).unwrap_or_default().needs)
+            .collect()
+    }
+
     fn searched<'b>(&'b self, search: &'b Search) -> impl Iterator<Item = &'b Arm> {
         let there = self.points.iter().any(|(case, _)| case.name == search.of);
         let is_named = |arm: &&Arm| words_of(search.arms, self.quick).any(|name| name == arm.name);
@@ -303,7 +310,9 @@ pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop) -> Result<Run> {
         say(format!("{}: going on after {} trials", experiment.name, run.trials.len()));
     }
     say(format!("{}: {}", experiment.name, experiment.question));
-    let bench = Bench::set_up(cpus, turn)?;
+    let mut bench = Bench::set_up(cpus, turn)?;
+    // What one case needs of a host is there for all, in the first repeat as in the last.
+    plan.arms.iter().try_for_each(|arm| bench.prepare(arm, &plan.needs(arm), &[]))?;
     let whole = plan.one_repeat(0).len() * plan.times.repeats as usize;
     say(format!("{whole} trials"));
     let progress = Progress::begin(whole.saturating_sub(run.trials.len()));
