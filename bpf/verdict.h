@@ -11,9 +11,9 @@
 #define WEIR_VERDICT_H
 
 /* X(NAME, "name as printed", "description") */
-#define WEIR_VERDICTS(X)                                                   \
-	X(PASS, "pass", "handed to the kernel")                            \
-	X(DISCARD, "discard", "dropped at the gate, before an skb exists") \
+#define WEIR_VERDICTS(X)                                        \
+	X(PASS, "pass", "handed to the kernel")                 \
+	X(DISCARD, "discard", "dropped at the gate, before IP") \
 	X(DELIVER, "deliver", "put on a lazy socket's ring, past the kernel")
 
 /*

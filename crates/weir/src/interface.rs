@@ -141,8 +141,12 @@ impl Protected {
         let watch = InterfaceWatch::open(ifindex)?;
         load_conntrack();
         let prepare = |place| load(kernel, &claim, &settings, place);
-        let (gate, diverting, attached) = attach::attach(host, &claim, settings.attach, prepare)?;
-        let mut notes = notes::at_start(ifindex, &interface, attached.mode);
+        let (gate, diverting, mut attached) =
+            attach::attach(host, &claim, settings.attach, prepare)?;
+        if settings.forward {
+            attached.reason = "where the fast path forwards".into();
+        }
+        let mut notes = notes::at_start(ifindex, &interface, attached.mode, settings.forward);
         let rps = if settings.rps_off { steer_nowhere(host, &claim.journal)? } else { vec![] };
         notes.extend(rps::note(&rps::steering(&host.sysfs, &interface)));
         let late_dropped = late_drops(snmp::udp_stats()?);

@@ -6,17 +6,24 @@ use weir_bpf::sys::ethtool;
 use weir_bpf::units::IfIndex;
 
 /// A veth's peer may then send no packet larger than the MTU (`veth_xdp_set()`).
-const VETH: &str = "with a gate in its driver, a veth's peer gives up TSO, and a TCP stream from it \
-                    is slower; without `--attach native` weir goes to tc, which leaves TSO on, but \
-                    then NAPI may stay in softirq";
+const VETH: &str =
+    "with a gate in its driver, a veth's peer gives up TSO, and a TCP stream from it is slower";
+/// Where it is there by choice.
+const NOT_NATIVE: &str = "; without `--attach native` weir goes to tc, which leaves TSO on, but then NAPI may stay in \
+                          softirq";
 
 /// What there is to say about an interface that has just got its gate. Nothing depends on it, so
 /// what cannot be found out is left out.
-pub fn at_start(ifindex: IfIndex, interface: &str, attach: AttachMode) -> Vec<String> {
+pub fn at_start(
+    ifindex: IfIndex,
+    interface: &str,
+    attach: AttachMode,
+    forwards: bool,
+) -> Vec<String> {
     let is_veth = || ethtool::driver(interface).is_ok_and(|driver| driver == "veth");
     let mut notes = Vec::new();
     if attach == AttachMode::Native && is_veth() {
-        notes.push(VETH.into());
+        notes.push(format!("{VETH}{}", if forwards { "" } else { NOT_NATIVE }));
     }
     if attach == AttachMode::Tcx {
         notes.extend(programs::at_tcx(ifindex).ok().and_then(|names| behind(&names)));

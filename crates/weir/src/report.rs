@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use serde::Serialize;
 use weir_bpf::attach::AttachMode;
 use weir_bpf::gate::Policy;
-use weir_bpf::verdict::Reason;
+use weir_bpf::verdict::{Reason, Verdict};
 
 use crate::cli::RunArgs;
 use crate::clock;
@@ -105,8 +105,12 @@ fn text(time: &str, tick: &Tick) -> String {
         0 => String::new(),
         _ => format!("  unsent {:.0}/s", rates.unsent_pps.0),
     };
+    let lazy = match tick.counters.verdict(Verdict::Deliver).packets {
+        0 => String::new(),
+        _ => format!("  to lazy sockets {:.0}/s", rates.lazy_pps.0),
+    };
     format!(
-        "{time}Z {}  seen {:.0}/s  passed {:.0}/s  {discarded}  ring drops {:.0}/s  interface drops \
+        "{time}Z {}  seen {:.0}/s  passed {:.0}/s{lazy}  {discarded}  ring drops {:.0}/s  interface drops \
          {:.0}/s  UDP late drops {:.0}/s{unsent}",
         tick.interface,
         rates.seen_pps.0,

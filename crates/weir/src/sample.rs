@@ -106,6 +106,9 @@ pub struct Rates {
     pub seen_pps: PacketsPerSec,
     /// Packets handed to the kernel.
     pub passed_pps: PacketsPerSec,
+    /// Packets put on lazy sockets' rings, past the kernel.
+    #[serde(default)]
+    pub lazy_pps: PacketsPerSec,
     /// Packets dropped at the gate.
     pub discarded_pps: PacketsPerSec,
     /// Of the packets handed to the kernel: those that would be dropped with the policy `on`.
@@ -134,9 +137,11 @@ impl Rates {
         };
         let outcome = |sample: &Sample| Outcome::of_all(&sample.gate, sample.policy);
         let (before, after) = (outcome(earlier), outcome(later));
+        let lazy = |sample: &Sample| sample.gate.verdict(Verdict::Deliver).packets;
         Self {
             seen_pps: rate(earlier.gate.total().packets, later.gate.total().packets),
             passed_pps: rate(before.passed.packets, after.passed.packets),
+            lazy_pps: rate(lazy(earlier), lazy(later)),
             discarded_pps: rate(before.discarded.packets, after.discarded.packets),
             would_discard_pps: rate(before.would_discard.packets, after.would_discard.packets),
             ring_drop_pps: rate(earlier.drops.ring, later.drops.ring),

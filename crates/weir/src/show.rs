@@ -10,7 +10,7 @@ use weir_bpf::counters::Counter;
 use weir_bpf::gate::Policy;
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::units::PacketsPerSec;
-use weir_bpf::verdict::Reason;
+use weir_bpf::verdict::{Reason, Verdict};
 
 use crate::bypass;
 use crate::choice::{PreferArg, choice_text};
@@ -25,7 +25,7 @@ use crate::restore;
 use crate::rundir::{RUN_DIR, RunDir};
 use crate::sleep::SleepStatus;
 use crate::softirq::{CpuShares, LimitStatus};
-use crate::status::{DiversionStatus, InterfaceStatus, Overview, ReasonCount};
+use crate::status::{DiversionStatus, InterfaceStatus, Overview, ReasonCount, VerdictCount};
 use crate::threading::SET_BACK;
 
 /// What `--check` exits with if it cannot tell how things stand.
@@ -40,11 +40,18 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode> {
         }
         read => read?,
     };
-    let standing = Standing::of(&overview);
+    let mut standing = Standing::of(&overview);
+    if overview.interfaces.is_empty() && !args.all_namespaces && runs_elsewhere() {
+        standing.text += " here; `weir status --all-namespaces` shows where it does";
+    }
     if args.json {
         out::json(&overview)?;
     } else if args.check {
-        out::print(|out| writeln!(out, "{}", standing.text))?;
+        // 1 would say how things stand.
+        if let Err(error) = out::print(|out| writeln!(out, "{}", standing.text)) {
+            out::say(format_args!("weir: {error}"));
+            return Ok(ExitCode::from(UNKNOWN));
+        }
     } else if args.openmetrics {
         let text = metrics::openmetrics(&overview.interfaces, args.all_namespaces);
         out::raw(text.as_bytes())?;
@@ -58,6 +65,10 @@ fn overview(all_namespaces: bool) -> Result<Overview> {
     let dir = RunDir::open(Path::new(RUN_DIR))?;
     let netns = if all_namespaces { None } else { Some(NetNs::current()?.inode()) };
     Overview::read(dir.as_ref(), netns)
+}
+
+fn runs_elsewhere() -> bool {
+    overview(true).is_ok_and(|all| all.interfaces.iter().any(|each| each.running))
 }
 
 /// How things stand, for monitoring.
@@ -132,7 +143,11 @@ pub fn reset(args: &ResetArgs) -> Result<ExitCode> {
 
 fn table(out: &mut impl Write, overview: &Overview, standing: &Standing) -> io::Result<()> {
     if overview.interfaces.is_empty() && overview.leftovers.is_empty() {
-        writeln!(out, "no interface is protected; `sudo weir run IFACE` protects one")?;
+        writeln!(
+            out,
+            "no interface is protected; `sudo weir run IFACE` protects one; {}",
+            standing.text
+        )?;
     } else {
         writeln!(out, "{}\n", standing.text)?;
     }
@@ -252,9 +267,16 @@ fn counts(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<()> {
     } else {
         String::new()
     };
+    let delivers =
+        |each: &VerdictCount| each.verdict == Verdict::Deliver.name() && each.counter.packets > 0;
+    let lazy = if status.verdicts.iter().any(delivers) {
+        format!(", to lazy sockets {}", per_second(rates.lazy_pps))
+    } else {
+        String::new()
+    };
     writeln!(
         out,
-        "  seen {}, passed {}, discarded {}{would}, ring drops {}, interface drops {}, UDP late drops \
+        "  seen {}, passed {}{lazy}, discarded {}{would}, ring drops {}, interface drops {}, UDP late drops \
          {}{unsent}",
         per_second(rates.seen_pps),
         per_second(rates.passed_pps),

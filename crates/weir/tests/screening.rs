@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use common::path::{Path, SERVER, SERVER6, arrives};
 use common::router::{run_in as sh, tag_what_leaves};
 use common::screen::Screen;
-use common::{ConfigFile, PATIENCE, WEIR, wait_until};
+use common::{ConfigFile, Owned, PATIENCE, WEIR, wait_until};
 use nix::sys::socket::{setsockopt, sockopt};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
@@ -435,4 +435,20 @@ fn a_reply_comes_in_at_the_other_side() {
     // What was forged may have come here.
     let again = socket(&path.server, &format!("{SERVER}:5002"));
     echoes(&client, &again, &format!("{SERVER}:5002"));
+}
+
+#[test]
+fn a_gate_protects_beside_a_wall_at_tc() {
+    let path = Path::new();
+    let rules = ConfigFile::new("screening-gate", RULES);
+    let _screen = Screen::start(&path, &rules, &["--attach", "tc"]);
+    let mut command = Command::new(WEIR);
+    command.args(["run", "in", "--quiet", "--config", "/dev/null", "--attach", "tc"]);
+    let gate = path.router.run(|| Owned::start(&mut command)).unwrap();
+    // The wall takes nothing that is for the router itself.
+    wait_until("it protects", || path.weir(&["status", "--check"]).stdout == b"protected: in\n");
+    let client = socket(&path.client, "198.18.0.2:4000");
+    let server = socket(&path.server, &format!("{SERVER}:5000"));
+    echoes(&client, &server, &format!("{SERVER}:5000"));
+    gate.signal(Signal::INT);
 }

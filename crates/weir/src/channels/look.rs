@@ -122,11 +122,9 @@ impl Look {
         for reason in Reason::ALL.into_iter().filter(|reason| reason.is_share()) {
             shed += self.counters.get(reason);
         }
-        Seen {
-            passed: self.counters.verdict(Verdict::Pass),
-            discarded: self.counters.verdict(Verdict::Discard),
-            shed,
-        }
+        let mut passed = self.counters.verdict(Verdict::Pass);
+        passed += self.counters.verdict(Verdict::Deliver);
+        Seen { passed, discarded: self.counters.verdict(Verdict::Discard), shed }
     }
 
     fn of_kind(&self, kind: Kind) -> Seen {

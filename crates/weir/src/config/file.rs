@@ -179,8 +179,8 @@ impl<'a> Walk<'a> {
                 None => {
                     let keys = KEYS.join(", ");
                     let what = format!(
-                        "there is no setting {name:?}; the settings are {keys} of an interface, and metrics of the \
-                         host"
+                        "there is no setting {name:?}; the settings are {keys} of an interface, and metrics of \
+                         the host; the sections are [interface.NAME] and [shares]"
                     );
                     return self.problem(key, what);
                 }

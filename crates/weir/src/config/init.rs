@@ -111,7 +111,9 @@ fn file(reading: &Reading) -> String {
             true => "attach = \"tc\"             # beside the XDP program that it has\n",
             false => "#attach = \"auto\"          # or \"native\", \"generic\", \"tc\"\n",
         });
-        text.push_str("#cpus = \"0-3\"             # where the threads that poll it may run\n");
+        text.push_str(
+            "#cpus = \"0\"               # where the threads that poll it may run, such as 0-3,8\n",
+        );
     }
     text.push_str(
         "\n[shares]\n\

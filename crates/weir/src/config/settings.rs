@@ -166,9 +166,9 @@ settings! {
     policy: PolicyArg = PolicyArg::On,
         word(PolicyArg), option(value_name = "WHAT"), policy => choice_text(policy), live: false;
     /// Switch receive packet steering (RPS) off while weir runs: it moves packets to softirqs, which the governor does
-    /// not control
+    /// not control; --rps-off=false where the file says true
     rps_off: bool = false,
-        bare(value::boolean), option(num_args = 0, default_missing_value = "true"), is_off => is_off, live: false;
+        bare(value::boolean), option(value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true"), is_off => is_off, live: false;
     /// Whether it is protected: in the file, of an interface's section
     protect: bool = false,
         bare(value::boolean), no_option(skip), is_on => is_on, live: false;

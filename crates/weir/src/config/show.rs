@@ -95,6 +95,10 @@ pub fn show(args: &ShowArgs) -> Result<()> {
         }
         effective.extend(named.map(|name| (Some(name.clone()), config.of(name))));
     }
+    for error in effective.iter().filter_map(|(name, _)| config.check(name.as_deref(), true).err())
+    {
+        out::say(format_args!("weir: `weir run` would refuse this: {error}"));
+    }
     if args.json {
         out::json(&shown(&config, &effective))
     } else {

@@ -8,6 +8,8 @@ use crate::status::DiversionStatus;
 
 /// Begins the entry of [`Reading::unseen`] about sockets' owners.
 pub const OWNERS: &str = "whose other users' sockets are";
+/// The same: what a weir that runs discards shows nowhere else.
+pub const RUNNING: &str = "whether weir runs";
 
 /// Everything that the diagnosis goes by. Rates are per second; `None` is what could not be read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

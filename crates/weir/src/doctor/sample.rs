@@ -28,7 +28,7 @@ use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::units::IfIndex;
 
 use super::between::Between;
-use super::reading::{InterfaceReading, OWNERS, Reading};
+use super::reading::{InterfaceReading, OWNERS, RUNNING, Reading};
 use crate::attach;
 use crate::cpu_times::{self, CpuTimes};
 use crate::error::Result;
@@ -136,8 +136,7 @@ impl Looker {
         let ownership = self.owners.as_mut().map(Owners::look);
         let ownership = ownership.and_then(|look| self.seen("sockets", look));
         let half_open = self.diag.as_mut().map(SocketDiag::half_open);
-        let running =
-            self.seen("whether weir runs", InterfaceStatus::running()).unwrap_or_default();
+        let running = self.seen(RUNNING, InterfaceStatus::running()).unwrap_or_default();
         let links = self.interfaces.iter().map(|link| link.ifindex).chain(self.loopback);
         let counters = |status: &InterfaceStatus| {
             let gate = CountersReader::open(status.counters_map_id);
@@ -169,6 +168,11 @@ impl Looker {
 
     /// What two looks say, and the facts of now.
     pub fn reading(mut self, earlier: &Sample, later: &Sample) -> Reading {
+        for silent in later.running.iter().filter(|each| each.silent_for.is_some()) {
+            let name = &silent.interface;
+            self.unseen
+                .insert(format!("{RUNNING} on {name}: its daemon reports nothing, `weir status`"));
+        }
         let between = Between::new(earlier, later);
         Reading {
             seconds: between.seconds,
@@ -187,14 +191,19 @@ impl Looker {
             protected: later
                 .running
                 .iter()
-                .filter(|each| each.policy == Policy::On)
+                .filter(|each| each.policy == Policy::On && each.silent_for.is_none())
                 .map(|each| each.interface.clone())
                 .collect(),
             lacks: features::lacks()
                 .iter()
                 .map(|lack| format!("{}: {}", lack.feature, lack.cost))
                 .collect(),
-            unseen: self.unseen.into_iter().collect(),
+            unseen: {
+                // The first is printed.
+                let (first, rest): (Vec<_>, Vec<_>) =
+                    self.unseen.into_iter().partition(|each| each.starts_with(RUNNING));
+                first.into_iter().chain(rest).collect()
+            },
         }
     }
 

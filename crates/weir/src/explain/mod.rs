@@ -181,6 +181,12 @@ impl<'a> Session<'a> {
                  another interface (see --interface), so its packets are judged as other hosts'"
             ));
         }
+        if self.target.discards && self.counters.get(Reason::UdpRoom).packets > 0 {
+            notes.push(format!(
+                "weir protects {name}, so the kernel refuses hardly anything, which is how a full UDP queue is known \
+                 here: where `weir channels {name}` shows discards, what is said to have room has none"
+            ));
+        }
         if !self.target.diversions.is_empty() {
             notes.push(format!(
                 "the gate passes everything on {name}: {}",

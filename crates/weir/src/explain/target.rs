@@ -16,6 +16,8 @@ pub struct Target {
     pub name: String,
     /// Its Ethernet address; all zero if its packets have none.
     pub mac: MacAddr,
+    /// Whether a weir that runs discards packets of it.
+    pub discards: bool,
     /// What may divert its packets, so that the gate passes them all; each a sentence.
     pub diversions: Vec<String>,
     /// Whether VLAN interfaces lie on top of it.
@@ -41,6 +43,7 @@ impl Target {
         };
         running.retain(|interface| interface.ifindex == ifindex);
         let LinkInfo { name, .. } = links.info(ifindex)?;
+        let discards = running.iter().any(InterfaceStatus::discards);
         let found = diversions(ifindex, running.pop())?;
         let passing = found.iter().filter(|each| each.passes_all);
         let diversions = passing.map(|each| format!("{} ({})", each.description, each.detail));
@@ -49,6 +52,7 @@ impl Target {
             ifindex,
             name,
             mac: links.mac(ifindex)?,
+            discards,
             diversions: diversions.collect(),
             vlans: found.iter().any(|each| each.kind == DiversionKind::Vlan),
             translation: translates

@@ -85,7 +85,11 @@ fn set_qdisc(ifindex: IfIndex, name: &str, concerns: fn(&str, TcHandle) -> bool)
     })
 }
 
-/// Filters that may take an interface's packets elsewhere, but for the caller's own BPF programs.
+/// The name of `weir screen`'s filter, before its program's number. It judges what is forwarded; what is for this host it
+/// leaves alone.
+const WALL: &str = "weir_wall_tc:";
+
+/// Filters that may take an interface's packets elsewhere, but for weir's own BPF programs.
 pub(super) fn filters(ifindex: IfIndex, own_programs: &[u32]) -> Vec<Diversion> {
     match dump(ifindex) {
         Ok(filters) => {
@@ -110,9 +114,9 @@ fn judge(filter: &Listed, own_programs: &[u32]) -> Vec<Diversion> {
     let mut found = Vec::new();
     let program = options.number(TCA_BPF_ID);
     // Filters are listed once without their parts, as the head of their chain.
-    if kind == "bpf" && !options.is_empty() && !program.is_some_and(|id| own_programs.contains(&id))
-    {
-        let name = options.text(TCA_BPF_NAME).unwrap_or_default();
+    let name = options.text(TCA_BPF_NAME).unwrap_or_default();
+    let is_own = name.starts_with(WALL) || program.is_some_and(|id| own_programs.contains(&id));
+    if kind == "bpf" && !options.is_empty() && !is_own {
         let detail = format!("{place}: program {} {name}", program.unwrap_or_default());
         found.push(Diversion::new(DiversionKind::TcBpf, detail.trim_end()));
     }

@@ -14,7 +14,7 @@ use self::receiving::{
     backlog_full, conntrack_full, early_discard, livelock, one_cpu_receives, ring_full, syn_flood,
 };
 use self::sockets::{Losses, accept_queues_full, sockets_full, udp_memory};
-use super::reading::Reading;
+use super::reading::{RUNNING, Reading};
 
 /// What is wrong, and what else its reader should know.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -57,7 +57,10 @@ impl Diagnosis {
         findings.extend(interfaces().filter_map(|each| ring_full(reading, each)));
         findings.extend(backlog_full(reading));
         findings.extend(one_cpu_receives(reading));
-        let seen = !reading.cpus.is_empty() && reading.udp.is_some() && reading.tcp.is_some();
+        let seen = !reading.cpus.is_empty()
+            && reading.udp.is_some()
+            && reading.tcp.is_some()
+            && !reading.unseen.iter().any(|each| each.starts_with(RUNNING));
         let verdict = match (findings.is_empty(), seen && reading.sockets.is_some()) {
             (false, _) => Verdict::Wrong,
             (true, true) => Verdict::Well,

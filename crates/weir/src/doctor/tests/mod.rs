@@ -364,6 +364,7 @@ fn without_the_counters_nothing_is_well() {
         change(|host| host.tcp = None),
         change(|host| host.sockets = None),
         change(|host| host.cpus.clear()),
+        change(|host| host.unseen = vec![format!("{RUNNING}: it is root's alone")]),
     ] {
         assert_eq!(Diagnosis::of(&blind).verdict, Verdict::Unknown);
     }
