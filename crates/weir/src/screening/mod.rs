@@ -98,6 +98,12 @@ fn sides<'a>(args: &ScreenArgs, names: [&'a str; 2]) -> Result<[Side<'a>; 2]> {
     }
     for (ifindex, name) in sides {
         let info = links.info(ifindex)?;
+        if info.loopback {
+            return Err(Error::refused(
+                format!("{name} is the loopback interface, from which nothing is forwarded"),
+                "name the interface of a network; `ip link` lists them",
+            ));
+        }
         if info.bare || info.mac.is_none() {
             return Err(Error::refused(
                 format!("packets of {name} have no Ethernet header, and the wall knows no other"),

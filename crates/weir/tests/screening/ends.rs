@@ -80,6 +80,7 @@ fn where_one_side_is_not_to_be_had_the_other_stays_open() {
     for (outside, says) in [
         ("nosuch", "no interface named"),
         ("in", "cannot be both sides"),
+        ("lo", "lo is the loopback interface"),
         ("tun0", "packets of tun0 have no Ethernet header"),
     ] {
         let output = path.weir(&["screen", rules.path(), "--in", "in", "--out", outside]);
