@@ -105,11 +105,13 @@ fn the_rules_hold(place: &str) {
     assert_eq!(of_rule(&stats, "port 25", "rejections"), 1, "{stats}");
     assert!(stats["outcomes"]["own"].as_u64().unwrap() > 0, "{stats}");
 
-    // A file with a mistake changes nothing; another one holds for flows that were accepted, too.
-    rules.write("accept udp to any port none\n");
-    screen.signal(Signal::HUP);
-    screen.stats();
-    echoes(&client, &server, &there);
+    // A file with a mistake, or without a rule, changes nothing; another one holds for flows that were accepted, too.
+    for wrong in ["accept udp to any port none\n", "# nothing\n"] {
+        rules.write(wrong);
+        screen.signal(Signal::HUP);
+        screen.stats();
+        echoes(&client, &server, &there);
+    }
     rules.write("accept icmp\n");
     screen.signal(Signal::HUP);
     screen.event("reloaded");

@@ -212,6 +212,12 @@ fn read(path: &Path) -> Result<Rules> {
             mistakes.iter().map(|mistake| format!("{}: {mistake}", path.display())).collect();
         Error::refused(lines.join("\n"), "`weir screen --help` shows the form")
     })?;
+    if rules.0.is_empty() {
+        return Err(Error::refused(
+            format!("{} has no rule, so that nothing would be forwarded", path.display()),
+            "write the rules, or, if that is what is wanted, one line: drop",
+        ));
+    }
     if rules.0.len() >= RULES_MAX {
         let problem = format!("{} has {} rules", path.display(), rules.0.len());
         return Err(Error::refused(problem, format!("{} are the most", RULES_MAX - 1)));

@@ -102,7 +102,12 @@ impl<'a> Words<'a> {
             rule.from = self.side(rule.protocol)?;
         }
         if self.keyword("to").is_some() {
+            let column = self.peek().map_or(self.end, |(column, _)| column);
             rule.to = self.side(rule.protocol)?;
+            if !may_meet(&rule.from.networks, &rule.to.networks) {
+                let problem = "no packet goes from IPv4 to IPv6, or the other way round";
+                return Err((column, problem.into()));
+            }
         }
         if let Some(column) = self.keyword("flags") {
             needs(column, rule.protocol, &[TCP], "flags", "tcp")?;
@@ -181,6 +186,12 @@ fn needs(
         Some(protocol) if one_of.contains(&protocol) => Ok(()),
         _ => Err((column, format!("{what} needs {names} after the action"))),
     }
+}
+
+/// Whether a packet may go from one of these to one of those. An empty list is all of them.
+fn may_meet(from: &[Network], to: &[Network]) -> bool {
+    let is_met = |one: &Network| to.iter().any(|it| it.address.is_ipv4() == one.address.is_ipv4());
+    from.is_empty() || to.is_empty() || from.iter().any(is_met)
 }
 
 fn network(text: &str) -> Result<Network, String> {
@@ -279,11 +290,13 @@ mod tests {
             ("drop icmp type 256", "column 16"),
             ("drop proto tcp", "column 12"),
             ("drop tcp to any from any", "column 17: \"from\" has no place here"),
+            ("drop from ::1 to 10.0.0.1,10.0.0.2", "column 18: no packet goes from IPv4 to IPv6"),
             ("drop é nonsense", "column 6: \"é\" has no place"),
         ] {
             assert!(mistake(line).contains(said), "{line}: {}", mistake(line));
         }
         assert_eq!(parse("accept\nx\n\ny").unwrap_err().len(), 2);
+        parse("drop from 10.0.0.1,::1 to ::/0\ndrop from any to ::1\ndrop from ::1").unwrap();
     }
 
     #[test]

@@ -66,6 +66,10 @@ fn mistakes_are_told_with_their_place_and_nothing_is_attached() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(said.contains("line 2, column 19: \"prot\" has no place here"), "{said}");
+    rules.write("# accept udp\n\n");
+    let output = Command::new(WEIR).args(["screen", rules.path(), "--check"]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && said.contains("has no rule"), "{said}");
     let output = Command::new(WEIR).args(["screen", "/dev/zero", "--check"]).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -75,7 +79,7 @@ fn mistakes_are_told_with_their_place_and_nothing_is_attached() {
 #[test]
 fn where_one_side_is_not_to_be_had_the_other_stays_open() {
     let path = Path::new();
-    let rules = ConfigFile::new("screening-sides", "");
+    let rules = ConfigFile::new("screening-sides", "drop\n");
     sh(&path.router, "ip tuntap add tun0 mode tun; ip link set tun0 up");
     for (outside, says) in [
         ("nosuch", "no interface named"),
