@@ -4,7 +4,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-use libbpf_rs::{Link, MapCore, MapFlags, libbpf_sys};
+use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, libbpf_sys};
 use rustix::io::Errno;
 use rustix::process::Pid;
 
@@ -336,20 +337,48 @@ fn total(map: &impl MapCore, number: usize) -> Result<Counter> {
     Ok(total)
 }
 
-/// The screen whose wall stands in front of an interface, if it runs and may be seen.
+/// A wall that stands in front of an interface, whoever put it there.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    /// Its screen, if that runs and may be seen.
+    pub screen: Option<Pid>,
+    /// [`Options::fail_open`] of it.
+    pub fail_open: bool,
+}
+
+/// The wall in front of an interface; none also if the interface is gone, and, in the driver, without `CAP_SYS_ADMIN`.
 ///
 /// # Errors
 /// When the kernel does not answer.
-pub fn screen_of(ifindex: IfIndex) -> Result<Option<Pid>> {
-    let links = Links::open()?;
-    let in_driver = links.xdp(ifindex)?.map(|xdp| xdp.prog_id);
+pub fn find(links: &Links, ifindex: IfIndex) -> Result<Option<Found>> {
+    let in_driver = match links.xdp(ifindex) {
+        Err(error) if error.errno() == Some(Errno::NODEV) => None,
+        found => found?.map(|xdp| xdp.prog_id),
+    };
     let in_driver = in_driver.filter(|prog_id| Program::of(*prog_id).is_wall());
-    let at_tc = at_tc(&links, ifindex)?.and_then(|filter| filter.program(ifindex));
+    let at_tc = at_tc(links, ifindex)?.and_then(|filter| filter.program(ifindex));
+    let programs: Vec<u32> = [in_driver, at_tc].into_iter().flatten().collect();
+    if programs.is_empty() {
+        return Ok(None);
+    }
     // Others may hold the program, too: to watch it.
     let is_screen = |pid: &Pid| {
         std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "weir\n")
     };
-    Ok([in_driver, at_tc].into_iter().flatten().flat_map(holders_of_program).find(is_screen))
+    let screen = programs.iter().flat_map(|id| holders_of_program(*id)).find(is_screen);
+    Ok(Some(Found { screen, fail_open: programs.into_iter().all(fails_open) }))
+}
+
+/// By its read-only data, as far as the kernel tells.
+fn fails_open(program: u32) -> bool {
+    const AT: usize = std::mem::offset_of!(types::rodata, fail_open);
+    let options = ProgInfoQueryOptions::default().include_map_ids(true);
+    let info = ProgInfoIter::with_query_opts(options).find(|info| info.id == program);
+    let maps = info.into_iter().flat_map(|info| info.map_ids);
+    let mut maps = maps.filter_map(|id| MapHandle::from_map_id(id).ok());
+    let data = maps.find(|map| map.name().to_string_lossy().ends_with(".rodata"));
+    let data = data.and_then(|map| map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok().flatten());
+    data.is_some_and(|data| data.get(AT) == Some(&1))
 }
 
 /// Takes a wall away that stands in front of an interface, whoever put it there; whether there was one.

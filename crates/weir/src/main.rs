@@ -64,6 +64,7 @@ mod status;
 mod task;
 mod threading;
 mod threads;
+mod walls;
 
 use std::process::ExitCode;
 

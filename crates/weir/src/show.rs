@@ -27,6 +27,7 @@ use crate::sleep::SleepStatus;
 use crate::softirq::{CpuShares, LimitStatus};
 use crate::status::{DiversionStatus, InterfaceStatus, Overview, ReasonCount, VerdictCount};
 use crate::threading::SET_BACK;
+use crate::walls::WallStatus;
 
 /// What `--check` exits with if it cannot tell how things stand.
 const UNKNOWN: u8 = 4;
@@ -97,6 +98,8 @@ impl Standing {
         for status in &running {
             wrong.extend(shortcoming(status).map(|what| format!("{}: {what}", status.interface)));
         }
+        let left = overview.walls.iter().flatten().filter(|wall| wall.screen_pid.is_none());
+        wrong.extend(left.map(wall_text));
         let names: Vec<&str> = running.iter().map(|each| each.interface.as_str()).collect();
         let (code, text) = match (running.is_empty(), wrong.is_empty()) {
             (true, true) => (3, "weir does not run".into()),
@@ -165,10 +168,25 @@ fn table(out: &mut impl Write, overview: &Overview, standing: &Standing) -> io::
             leftover.state_file
         )?;
     }
+    for wall in overview.walls.iter().flatten() {
+        writeln!(out, "{}", wall_text(wall))?;
+    }
+    if overview.walls.is_none() {
+        writeln!(out, "whether walls of `weir screen` stand here is not seen; run it as root")?;
+    }
     for lack in &overview.kernel_lacks {
         writeln!(out, "this kernel lacks {}: {}", lack.feature, lack.cost)?;
     }
     Ok(())
+}
+
+fn wall_text(wall: &WallStatus) -> String {
+    let (name, text) = (&wall.interface, wall.text());
+    let remedy = match wall.screen_pid {
+        Some(_) => String::new(),
+        None => format!("; `sudo weir screen --clear {name}` removes it"),
+    };
+    format!("wall at {name}: {text}{remedy}")
 }
 
 fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<()> {

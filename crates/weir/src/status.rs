@@ -28,6 +28,7 @@ use crate::rundir::{PRIVATE, RUN_DIR, RunDir};
 use crate::sample::{Drops, Rates};
 use crate::sleep::SleepStatus;
 use crate::softirq::LimitStatus;
+use crate::walls::WallStatus;
 
 /// Version of the shape of everything that is printed as JSON.
 pub const SCHEMA: u32 = 1;
@@ -376,6 +377,8 @@ pub struct Overview {
     pub interfaces: Vec<InterfaceStatus>,
     /// Interfaces where knobs may still be turned although no daemon runs.
     pub leftovers: Vec<Leftover>,
+    /// Interfaces of this network namespace with a wall of `weir screen`; `null` if that cannot be seen.
+    pub walls: Option<Vec<WallStatus>>,
     /// What the running kernel lacks, and what that costs.
     pub kernel_lacks: Vec<Lack>,
 }
@@ -396,7 +399,9 @@ impl Overview {
     pub fn read(dir: Option<&RunDir>, netns: Option<u64>) -> Result<Self> {
         let kernel_lacks = features::lacks();
         let interfaces = InterfaceStatus::read_all(dir, netns)?;
-        let mut overview = Self { schema: SCHEMA, interfaces, leftovers: vec![], kernel_lacks };
+        let walls = WallStatus::read_all()?;
+        let mut overview =
+            Self { schema: SCHEMA, interfaces, leftovers: vec![], walls, kernel_lacks };
         let Some(dir) = dir else { return Ok(overview) };
         for key in keys(dir, STATE_SUFFIX, netns)? {
             // Between its first knob and its first status, a daemon is running but not yet listed. One that has ended

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::status::DiversionStatus;
+use crate::walls::WallStatus;
 
 /// Begins the entry of [`Reading::unseen`] about sockets' owners.
 pub const OWNERS: &str = "whose other users' sockets are";
@@ -44,6 +45,8 @@ pub struct Reading {
     pub neighbours: Vec<String>,
     /// Interfaces that weir protects now, with the policy `on`.
     pub protected: Vec<String>,
+    /// Interfaces with a wall of `weir screen`.
+    pub walls: Vec<WallStatus>,
     /// What the kernel lacks, and what that costs.
     pub lacks: Vec<String>,
     /// What could not be seen, and what it takes to see it.

@@ -36,6 +36,7 @@ use crate::owners::{Owners, Ownership};
 use crate::rps;
 use crate::status::InterfaceStatus;
 use crate::threading::THREADED;
+use crate::walls::WallStatus;
 
 /// Interfaces of which more is asked than their counters: those that receive most. A container host has hundreds.
 const ASKED_MAX: usize = 16;
@@ -119,7 +120,9 @@ impl Looker {
         if !sees_all {
             let is_root = rustix::process::geteuid().is_root();
             let why = if is_root { "this root lacks CAP_SYS_ADMIN" } else { "run it as root" };
-            looker.unseen.insert(format!("{OWNERS}, and XDP programs' names ({why})"));
+            looker.unseen.insert(format!(
+                "{OWNERS}, XDP programs' names, and walls of `weir screen` ({why})"
+            ));
         }
         Ok(looker)
     }
@@ -174,6 +177,8 @@ impl Looker {
                 .insert(format!("{RUNNING} on {name}: its daemon reports nothing, `weir status`"));
         }
         let between = Between::new(earlier, later);
+        let walls = self.seen("walls of `weir screen`", WallStatus::read_all());
+        let walls = walls.flatten().unwrap_or_default();
         Reading {
             seconds: between.seconds,
             kernel: kernel(),
@@ -194,6 +199,7 @@ impl Looker {
                 .filter(|each| each.policy == Policy::On && each.silent_for.is_none())
                 .map(|each| each.interface.clone())
                 .collect(),
+            walls,
             lacks: features::lacks()
                 .iter()
                 .map(|lack| format!("{}: {}", lack.feature, lack.cost))

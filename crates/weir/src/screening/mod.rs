@@ -182,7 +182,7 @@ fn clear(interfaces: &[String]) -> Result<()> {
     let links = Links::open()?;
     for ifname in interfaces {
         let ifindex = links.index(ifname)?;
-        if let Some(pid) = wall::screen_of(ifindex)? {
+        if let Some(pid) = wall::find(&links, ifindex)?.and_then(|found| found.screen) {
             return Err(Error::refused(
                 format!("the screen of {ifname} runs, process {pid}"),
                 "end it first",

@@ -96,6 +96,48 @@ fn where_one_side_is_not_to_be_had_the_other_stays_open() {
     }
 }
 
+/// What `weir status` says in three forms, and whether the doctor finds that a wall was left.
+fn said_of_walls(path: &Path) -> (Value, String, String, bool) {
+    let text = |output: std::process::Output| String::from_utf8(output.stdout).unwrap();
+    let json = |command| -> Value {
+        serde_json::from_slice(&path.weir(&[command, "--json"]).stdout).unwrap()
+    };
+    let check = path.weir(&["status", "--check"]);
+    assert_eq!(check.status.code(), Some(3), "no weir runs: {check:?}");
+    let findings = json("doctor")["findings"].clone();
+    let found = findings.as_array().unwrap().iter().any(|each| each["cause"] == "wall-left");
+    (json("status")["walls"].clone(), text(path.weir(&["status"])), text(check), found)
+}
+
+#[test]
+fn a_wall_that_was_left_is_told_and_so_is_a_screen_that_runs() {
+    for (place, fail) in [("tc", "closed"), ("native", "closed"), ("native", "open")] {
+        let path = Path::new();
+        let rules = ConfigFile::new(&format!("screening-left-{place}-{fail}"), RULES);
+        let mut screen = Screen::start(&path, &rules, &["--attach", place, "--fail", fail]);
+        let pid = screen.child.id();
+        let (walls, text, check, found) = said_of_walls(&path);
+        assert_eq!(walls[0]["screen_pid"], pid, "{walls}");
+        assert_eq!(walls[1]["fail_open"], fail == "open", "{walls}");
+        assert!(text.contains(&format!("wall at in: its screen runs, pid {pid}\n")), "{text}");
+        assert!(check == "weir does not run\n" && !found, "{check}");
+        screen.kill();
+        let (walls, text, check, found) = said_of_walls(&path);
+        let passes =
+            if fail == "open" { "passes" } else { "is dropped, but for flows that were accepted" };
+        let says = format!(
+            "wall at out: no screen judges: what is forwarded {passes}; `sudo weir screen --clear out` removes it"
+        );
+        assert!(walls[1]["interface"] == "out" && walls[1]["screen_pid"].is_null(), "{walls}");
+        assert!(text.contains(&says) && check.contains(&says), "{text}{check}");
+        assert!(found);
+        clear(&path);
+        let (walls, text, check, found) = said_of_walls(&path);
+        assert!(walls == serde_json::json!([]) && !found, "{walls}");
+        assert!(!text.contains("wall") && check == "weir does not run\n", "{text}{check}");
+    }
+}
+
 /// A bridge has no driver that takes a program.
 #[test]
 fn a_screen_that_is_refused_changes_nothing() {

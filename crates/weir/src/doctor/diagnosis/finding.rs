@@ -23,6 +23,8 @@ const LOST_MIN: f64 = 10.0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
+    /// A wall stands whose screen has ended.
+    WallLeft,
     /// UDP's memory is used up.
     UdpMemory,
     /// The connection tracking table is full.

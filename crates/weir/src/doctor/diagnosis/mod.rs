@@ -12,6 +12,7 @@ use self::finding::Finding;
 use self::notes::notes;
 use self::receiving::{
     backlog_full, conntrack_full, early_discard, livelock, one_cpu_receives, ring_full, syn_flood,
+    wall_left,
 };
 use self::sockets::{Losses, accept_queues_full, sockets_full, udp_memory};
 use super::reading::{RUNNING, Reading};
@@ -46,6 +47,7 @@ impl Diagnosis {
     pub fn of(reading: &Reading) -> Self {
         let mut findings: Vec<Finding> = Vec::new();
         let losses = Losses::of_udp(reading);
+        findings.extend(reading.walls.iter().filter_map(wall_left));
         findings.extend(udp_memory(reading, &losses));
         findings.extend(conntrack_full(reading));
         findings.extend(syn_flood(reading));

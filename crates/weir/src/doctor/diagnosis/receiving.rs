@@ -4,10 +4,31 @@ use super::super::reading::{CpuReading, InterfaceReading, IpReading, Reading};
 use super::finding::{BUSY_PPS, Cause, EXHAUSTED, FULL, Finding, Help, MOST, Sureness, hindered};
 use super::sockets::{KEPT_WAITING, Losses};
 use super::words::{count, percent, socket_of};
+use crate::walls::WallStatus;
 
 /// Cookies, or requests dropped, of which there are fewer are a burst.
 const SYNS_PER_SEC: f64 = 10.0;
 const FLOOD: &str = "Connection requests come faster than their listener can remember them";
+
+pub(super) fn wall_left(wall: &WallStatus) -> Option<Finding> {
+    wall.screen_pid.is_none().then(|| Finding {
+        cause: Cause::WallLeft,
+        sureness: Sureness::Measured,
+        what: format!(
+            "A screen has ended and left its wall at {}: {}",
+            wall.interface,
+            wall.text()
+        ),
+        whose: Some(wall.interface.clone()),
+        weir: Help::None,
+        weir_does: "nothing by itself: whoever started the screen decides whether packets pass"
+            .into(),
+        advice: vec![
+            format!("sudo weir screen --clear {}", wall.interface),
+            "or start the screen again, which takes the wall's place".into(),
+        ],
+    })
+}
 
 /// A new connection's packet is dropped if no entry can be given up for it (`__nf_conntrack_alloc()`). The kernel counts
 /// these together with invalid packets, so the table must be full, too; from 95% on it gives entries up beforehand.
