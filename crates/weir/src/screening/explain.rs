@@ -2,16 +2,21 @@
 
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
 use serde_json::json;
-use weir_bpf::parser::{Parser, SHORTEST_FRAME};
+use weir_bpf::parser::{Parse, Parsed, Parser, SHORTEST_FRAME};
 use weir_bpf::units::MacAddr;
 
 use super::rules::{Action, ICMP, ICMPV6, Packet, Rules};
 use crate::error::Result;
 use crate::explain::capture::Capture;
-use crate::out::or_gone;
+use crate::out::{self, or_gone};
+use crate::status::SCHEMA;
+
+/// 802.1Q and 802.1ad, behind as many tags as the parser takes off.
+const VLAN_ETHERTYPES: [u16; 2] = [0x8100, 0x88a8];
 
 /// Judges them one after the other, so that replies follow what they answer. Nothing is attached or sent.
 pub fn run(rules: &Rules, path: &Path, json: bool) -> Result<()> {
@@ -23,20 +28,16 @@ pub fn run(rules: &Rules, path: &Path, json: bool) -> Result<()> {
     while let Some(captured) = capture.next_packet()? {
         number += 1;
         let frame = captured.frame(MacAddr([0; 6]));
-        let packet = if frame.len() < SHORTEST_FRAME {
-            None
+        let parsed = if frame.len() < SHORTEST_FRAME {
+            Parsed { parse: Parse::WEIR_PARSE_MALFORMED.0, ..Parsed::default() }
         } else {
-            Packet::of(&parser.parse(&frame, frame.len())?.parsed)
+            parser.parse(&frame, frame.len())?.parsed
         };
-        let (action, packet, why) = match packet {
-            None => ("-".to_owned(), "not IP, or malformed".to_owned(), String::new()),
-            Some(packet) => {
-                let (action, why) = judge(rules, &packet, &mut accepted);
-                (action.to_string(), packet.to_string(), why)
-            }
-        };
+        let is_whole = captured.data.len() >= captured.wire_len as usize;
+        let (action, packet, why) = outcome(rules, &parsed, is_whole, &mut accepted);
         let line = if json {
-            json!({"number": number, "action": action, "packet": packet, "rule": why}).to_string()
+            json!({"schema": SCHEMA, "number": number, "action": action, "packet": packet, "rule": why})
+                .to_string()
         } else {
             format!("{number:>6} {action:6} {packet} ({why})")
         };
@@ -44,30 +45,78 @@ pub fn run(rules: &Rules, path: &Path, json: bool) -> Result<()> {
             return Ok(());
         }
     }
-    or_gone(out.flush()).map(|_| ())
+    if or_gone(out.flush())? {
+        out::say(
+            "a capture does not show the router's own addresses: packets to these pass, whatever the rules say",
+        );
+    }
+    Ok(())
+}
+
+/// What becomes of a packet, what it is, and why, as the kernel half has it (`judge()` in `bpf/wall.bpf.c`).
+fn outcome(
+    rules: &Rules,
+    parsed: &Parsed,
+    is_whole: bool,
+    accepted: &mut HashMap<Packet, usize>,
+) -> (String, String, String) {
+    const UNCLEAR: &str = "unclear: no rule is asked";
+    const OWN: &str = "own: the rules are about IP";
+    let so = |action: &str, packet: &str, why: &str| (action.into(), packet.into(), why.into());
+    match (parsed.reached(), Packet::of(parsed)) {
+        (Parse::WEIR_PARSE_MALFORMED, _) if !is_whole => {
+            so("-", "captured in part", "what is missing decides")
+        }
+        (Parse::WEIR_PARSE_MALFORMED, _) => so("drop", "malformed", UNCLEAR),
+        (Parse::WEIR_PARSE_IPV6_CHAIN, _) => so("drop", "too many IPv6 extension headers", UNCLEAR),
+        (Parse::WEIR_PARSE_ARP, _) => so("pass", "ARP", OWN),
+        (_, None) if VLAN_ETHERTYPES.contains(&parsed.ethertype) => {
+            so("drop", "too many VLAN tags", UNCLEAR)
+        }
+        (_, None) => so("pass", &format!("ethertype 0x{:04x}", parsed.ethertype), OWN),
+        (_, Some(packet)) if parsed.routed > 0 => {
+            so("drop", &packet.to_string(), "unclear: source-routed")
+        }
+        (_, Some(packet)) => {
+            let (action, why) = judge(rules, &packet, accepted);
+            (action, packet.to_string(), why)
+        }
+    }
 }
 
 fn judge(
     rules: &Rules,
     packet: &Packet,
     accepted: &mut HashMap<Packet, usize>,
-) -> (Action, String) {
+) -> (String, String) {
+    let accept = Action::Accept.to_string();
     // A flow, not a packet.
     let mut flow = Packet { tcp_flags: 0, ..*packet };
     if flow.fragment {
         flow = Packet { source_port: 0, destination_port: 0, icmp_type: 0, ..flow };
     }
     if let Some(number) = accepted.get(&flow) {
-        return (Action::Accept, rules.name(*number));
+        return (accept, rules.name(*number));
     }
     if let Some(number) = answered(&flow).and_then(|flow| accepted.get(&flow)) {
-        return (Action::Accept, format!("in answer to {}", rules.name(*number)));
+        return (accept, format!("in answer to {}", rules.name(*number)));
+    }
+    if is_for_link(packet.destination) {
+        return ("pass".into(), "own: for all on the link".into());
     }
     let (action, number) = rules.decide(packet);
     if action == Action::Accept {
         accepted.insert(flow, number);
     }
-    (action, rules.name(number))
+    (action.to_string(), rules.name(number))
+}
+
+/// What `is_own()` in `bpf/wall_ask.h` knows without the router's addresses.
+fn is_for_link(destination: IpAddr) -> bool {
+    match destination {
+        IpAddr::V4(to) => to.is_multicast() || to == Ipv4Addr::BROADCAST,
+        IpAddr::V6(to) => to.is_multicast() || to.is_unicast_link_local(),
+    }
 }
 
 /// The flow that one of this flow would answer, as the kernel half has it (`reverse_of()` in `bpf/wall_key.h`).

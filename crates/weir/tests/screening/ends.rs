@@ -1,5 +1,8 @@
 //! How a screen begins, ends, and takes another's place.
 
+use pcap_file::pcap::{PcapPacket, PcapWriter};
+use weir_bpf::parser::Parser;
+
 use super::*;
 
 /// A dead screen accepts no flow again that was forgotten.
@@ -294,4 +297,79 @@ fn a_screen_that_another_has_replaced_fails_and_a_wall_in_use_is_not_cleared() {
     assert_eq!(refused.status.code(), Some(1));
     assert!(said.contains(&format!("process {}", second.child.pid())), "{said}");
     second.stats();
+}
+
+/// An Ethernet frame to the router's `in`.
+fn frame(ethertype: u16, payload: &[u8]) -> Vec<u8> {
+    let [router, client] = [0x01, 0x02].map(|last| [2, 0, 0, 0, 1, last]);
+    [&router[..], &client, &ethertype.to_be_bytes(), payload].concat()
+}
+
+/// A UDP datagram from the client, from port 4000 to 5000, with these options.
+fn ip4(to: [u8; 4], options: &[u8]) -> Vec<u8> {
+    let header_len = 20 + options.len() as u8;
+    let header = [0x40 | header_len / 4, 0, 0, header_len + 8, 0, 0, 0, 0, 64, 17, 0, 0];
+    let udp = [0x0f, 0xa0, 0x13, 0x88, 0, 8, 0, 0];
+    frame(0x0800, &[&header[..], &[198, 18, 0, 2], &to, options, &udp].concat())
+}
+
+/// What the rules are not asked of is said to pass or to be dropped as the wall has it.
+#[test]
+fn a_capture_is_explained_as_the_wall_has_it() {
+    let path = Path::new();
+    let rules = ConfigFile::new("screening-explained", "accept udp to 198.19.0.0/24 log\n");
+    let mut screen = Screen::start(&path, &rules, &[]);
+    let [server, own, group] = [[198, 19, 0, 2], [198, 18, 0, 1], [224, 0, 1, 1]];
+    let link_local =
+        [&[0x60, 0, 0, 0, 0, 0, 59, 64, 0xfe, 0x80][..], &[1; 14], &[0xfe, 0x80], &[1; 14]];
+    let tags = [[0, 1, 0x81, 0]; 3].concat();
+    let mut cut = ip4(server, &[]);
+    cut.truncate(30);
+    let cases = [
+        (frame(0x0806, &[0; 28]), "pass", "ARP", "own"),
+        (frame(0x88cc, &[0; 28]), "pass", "ethertype 0x88cc", "own"),
+        (frame(0x86dd, &link_local.concat()), "pass", "proto 59", "own"),
+        (ip4(group, &[]), "pass", "udp", "own"),
+        (cut, "drop", "malformed", "unclear"),
+        (
+            frame(0x8100, &[&tags[..], &[0, 1, 8, 0], &[0; 40]].concat()),
+            "drop",
+            "too many VLAN tags",
+            "unclear",
+        ),
+        (ip4(server, &[131, 3, 4, 0]), "drop", "udp", "unclear"),
+        (ip4(server, &[]), "accept", "udp", "asked"),
+        // The rules alone are asked.
+        (ip4(own, &[]), "drop", "udp", "own"),
+    ];
+    let mut writer = PcapWriter::new(Vec::new()).unwrap();
+    let mut parser = Parser::load().unwrap();
+    let ifindex = path.router.run(|| Links::open().unwrap().index("in").unwrap()).unwrap();
+    for (frame, _, packet, outcome) in &cases {
+        let time = Duration::from_secs(1);
+        writer.write_packet(&PcapPacket::new(time, frame.len() as u32, frame)).unwrap();
+        let before = screen.stats()["outcomes"][outcome].as_u64().unwrap();
+        path.router.run(|| parser.deliver(frame, ifindex).unwrap()).unwrap();
+        let count = screen.stats()["outcomes"][outcome].as_u64().unwrap();
+        assert!(count > before, "{packet} is not {outcome}");
+    }
+    let capture = ConfigFile::new("screening-capture", "");
+    std::fs::write(capture.path(), writer.into_writer()).unwrap();
+    let output = path.weir(&["screen", rules.path(), "--explain", capture.path(), "--json"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("does not show the router's own addresses"), "{said}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), cases.len());
+    for (line, (_, action, packet, outcome)) in lines.iter().zip(&cases) {
+        assert_eq!(
+            (&line["schema"], &line["action"]),
+            (&1.into(), &Value::from(*action)),
+            "{line}"
+        );
+        assert!(line["packet"].as_str().unwrap().starts_with(packet), "{line}");
+        let is_judged = *packet == "udp" && *outcome != "unclear" && *action != "pass";
+        let starts = if is_judged { "" } else { outcome };
+        assert!(line["rule"].as_str().unwrap().starts_with(starts), "{line}");
+    }
 }

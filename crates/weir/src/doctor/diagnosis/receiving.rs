@@ -25,7 +25,7 @@ pub(super) fn wall_left(wall: &WallStatus) -> Option<Finding> {
             .into(),
         advice: vec![
             format!("sudo weir screen --clear {}", wall.interface),
-            "or start the screen again, which takes the wall's place".into(),
+            "start the screen again, which takes the wall's place".into(),
         ],
     })
 }
