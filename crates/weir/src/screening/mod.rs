@@ -332,7 +332,9 @@ impl Screen<'_> {
             Action::Drop => {}
         }
         if self.args.log || self.rules.0.get(number).is_some_and(|rule| rule.log) {
-            self.printer.decision(action, &packet, &self.rules.name(number));
+            let side = self.sides.iter().find(|(ifindex, _)| *ifindex == asked.ifindex);
+            let interface = side.map_or("-", |(_, name)| name);
+            self.printer.decision(interface, action, &packet, &self.rules.name(number));
         }
         Ok(())
     }

@@ -1,11 +1,15 @@
 //! What `weir screen` prints.
 
-use serde_json::json;
+use std::time::SystemTime;
+
+use serde_json::{Value, json};
 use weir_bpf::counters::Counter;
 use weir_bpf::wall::OUTCOMES;
 
 use super::rules::{Action, Packet};
+use crate::clock;
 use crate::out;
+use crate::status::SCHEMA;
 
 /// What a rule has done here, in user mode.
 #[derive(Clone, Copy, Debug, Default)]
@@ -29,7 +33,7 @@ pub struct Printer {
 impl Printer {
     pub fn ready(&self, inside: &str, outside: &str, rules: usize) {
         if self.json {
-            out::line(json!({"event": "ready", "in": inside, "out": outside, "rules": rules}));
+            event("ready", json!({"in": inside, "out": outside, "rules": rules}));
         } else {
             out::line(format_args!(
                 "screening between {inside} and {outside} by {rules} rules; Ctrl-C ends it"
@@ -39,27 +43,28 @@ impl Printer {
 
     pub fn reloaded(&self, rules: usize) {
         if self.json {
-            out::line(json!({"event": "reloaded", "rules": rules}));
+            event("reloaded", json!({"rules": rules}));
         } else {
             out::line(format_args!("read again: {rules} rules"));
         }
     }
 
-    pub fn decision(&self, action: Action, packet: &Packet, rule: &str) {
+    /// Of a packet that came in at this interface.
+    pub fn decision(&self, interface: &str, action: Action, packet: &Packet, rule: &str) {
         let (action, packet) = (action.to_string(), packet.to_string());
         if self.json {
-            let line =
-                json!({"event": "decision", "action": action, "packet": packet, "rule": rule});
-            out::line(line);
+            let what =
+                json!({"interface": interface, "action": action, "packet": packet, "rule": rule});
+            event("decision", what);
         } else {
-            out::line(format_args!("{action:6} {packet} ({rule})"));
+            out::line(format_args!("{} {interface} {action:6} {packet} ({rule})", now()));
         }
     }
 
     /// Of each rule its name and packets; what became of packets; how many of the forwarded ones were lost.
     pub fn stats(
         &self,
-        event: &str,
+        name: &str,
         rules: &[(String, u64, Tally)],
         outcomes: &[Counter],
         unsent: u64,
@@ -75,10 +80,10 @@ impl Printer {
                 .zip(outcomes)
                 .map(|((name, _), count)| ((*name).to_owned(), count.packets.into()))
                 .collect();
-            return out::line(
-                json!({"event": event, "rules": rules, "outcomes": outcomes, "unsent": unsent}),
-            );
+            let what = json!({"rules": rules, "outcomes": outcomes, "unsent": unsent});
+            return event(name, what);
         }
+        out::line(format_args!("{} {name}", now()));
         out::line(format_args!("{:>12} {:>12}  rule", "packets", "judged here"));
         for (rule, packets, tally) in rules {
             out::line(format_args!("{packets:>12} {:>12}  {rule}", tally.asked));
@@ -94,4 +99,16 @@ impl Printer {
             ));
         }
     }
+}
+
+fn event(name: &str, what: Value) {
+    let mut line = json!({"event": name, "schema": SCHEMA, "time": now()});
+    if let (Value::Object(line), Value::Object(what)) = (&mut line, what) {
+        line.extend(what);
+    }
+    out::line(line);
+}
+
+fn now() -> String {
+    clock::timestamp(SystemTime::now())
 }

@@ -373,3 +373,18 @@ fn a_capture_is_explained_as_the_wall_has_it() {
         assert!(line["rule"].as_str().unwrap().starts_with(starts), "{line}");
     }
 }
+
+#[test]
+fn what_a_screen_prints_has_its_time_and_interface() {
+    let path = Path::new();
+    let rules = ConfigFile::new("screening-times", "drop udp log\n");
+    let mut screen = Screen::start(&path, &rules, &[]);
+    let client = socket(&path.client, "198.18.0.2:4000");
+    client.send_to(b"there", format!("{SERVER}:5000")).unwrap();
+    let decision = screen.event("decision");
+    assert_eq!((&decision["schema"], &decision["interface"]), (&1.into(), &"in".into()));
+    for line in [decision, screen.stats()] {
+        let time = humantime::parse_rfc3339(line["time"].as_str().unwrap()).unwrap();
+        assert!(time.elapsed().unwrap() < PATIENCE, "{line}");
+    }
+}
