@@ -23,8 +23,35 @@ pub fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
 
 /// Makes a file that is not there yet, whole or not at all.
 pub fn create(path: &Path, mode: u32, contents: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
-    file.write_all(contents).inspect_err(|_| {
-        let _ = fs::remove_file(path);
-    })
+    New::create(path, mode)?.fill(contents)
+}
+
+/// A file that was not there, and goes again unless it is filled.
+pub struct New<'a> {
+    path: &'a Path,
+    /// None once it is filled.
+    file: Option<File>,
+}
+
+impl<'a> New<'a> {
+    pub fn create(path: &'a Path, mode: u32) -> io::Result<Self> {
+        let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+        Ok(Self { path, file: Some(file) })
+    }
+
+    pub fn fill(mut self, contents: &[u8]) -> io::Result<()> {
+        if let Some(file) = &mut self.file {
+            file.write_all(contents)?;
+        }
+        self.file = None;
+        Ok(())
+    }
+}
+
+impl Drop for New<'_> {
+    fn drop(&mut self) {
+        if self.file.is_some() {
+            let _ = fs::remove_file(self.path);
+        }
+    }
 }

@@ -334,7 +334,8 @@ fn what_was_recorded_is_diagnosed_elsewhere_and_never_overwritten() {
     drop(server);
     let from = host.network.weir(&["doctor", "--from", path]);
     assert_eq!(recorded.stdout, from.stdout);
-    let refusal = failure(&host.network.weir(&["doctor", "--record", path]), 1);
+    let long = ["doctor", "--seconds", "3600", "--record"];
+    let refusal = failure(&host.network.weir(&[&long[..], &[path]].concat()), 1);
     assert!(refusal.contains(&format!("cannot create {path}: File exists")), "{refusal}");
     std::fs::write(path, "{}x").unwrap();
     let refusal = failure(&host.network.weir(&["doctor", "--from", path]), 1);
@@ -344,4 +345,23 @@ fn what_was_recorded_is_diagnosed_elsewhere_and_never_overwritten() {
     assert!(refusal.contains("cannot read /dev/zero: it is larger than"), "{refusal}");
     let refusal = failure(&host.network.weir(&["doctor", "absent"]), 1);
     assert!(refusal.contains("no interface named \"absent\""), "{refusal}");
+}
+
+#[test]
+fn a_record_is_begun_before_the_look_and_a_signal_ends_that_early() {
+    let host = Host::new();
+    let path = std::env::temp_dir().join(format!("weir-test-{}-early.json", std::process::id()));
+    let text = path.to_str().unwrap();
+    failure(&host.network.weir(&["doctor", "absent", "--record", text]), 1);
+    assert!(!path.exists(), "nothing came of it");
+    let mut command = Command::new(WEIR);
+    command.args(["doctor", "--seconds", "3600", "--record", text]).stdout(Stdio::null());
+    let mut doctor = host.network.near.run(|| Owned::start(&mut command)).unwrap();
+    wait_until("the file is there", || path.exists());
+    doctor.signal(Signal::INT);
+    doctor.wait().unwrap();
+    let from = host.network.weir(&["doctor", "--from", text, "--json"]);
+    let diagnosis: Value = serde_json::from_slice(&from.stdout).unwrap();
+    assert!(diagnosis["seconds"].as_f64().unwrap() < 3600.0, "{diagnosis}");
+    std::fs::remove_file(path).unwrap();
 }

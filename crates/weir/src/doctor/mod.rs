@@ -20,14 +20,16 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::RangedI64ValueParser;
 use serde::Serialize;
+use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 
 pub use self::diagnosis::{Diagnosis, Verdict};
 pub use self::print::lines;
 pub use self::reading::{InterfaceReading, Reading};
 use self::sample::Looker;
 use crate::error::{Error, Result};
-use crate::named_file;
+use crate::named_file::{self, New};
 use crate::out;
+use crate::signals;
 use crate::status::SCHEMA;
 
 /// Far more than `--record` writes: that is mostly one entry a socket.
@@ -58,7 +60,7 @@ pub struct DoctorArgs {
     /// Print JSON; its shape has a version, `schema`
     #[arg(long)]
     pub json: bool,
-    /// Also write everything that was read to this new file
+    /// Also write everything that was read to this new file; Ctrl-C then ends the look early
     #[arg(long, value_name = "FILE", conflicts_with = "from")]
     pub record: Option<PathBuf>,
     /// Look at what was recorded before instead of at this host
@@ -82,13 +84,12 @@ struct Printed<'a> {
 /// If an interface that was named does not exist, or a file cannot be used. What the kernel does not tell is no
 /// error: the diagnosis says what was not seen.
 pub fn run(args: &DoctorArgs) -> Result<ExitCode> {
-    let reading = match &args.from {
-        Some(path) => recorded(path)?,
-        None => read(&args.interfaces, Duration::from_secs(args.seconds))?,
+    let time = Duration::from_secs(args.seconds);
+    let reading = match (&args.from, &args.record) {
+        (Some(path), _) => recorded(path)?,
+        (None, Some(path)) => record(path, &args.interfaces, time)?,
+        (None, None) => read(&args.interfaces, time)?,
     };
-    if let Some(path) = &args.record {
-        record(path, &reading)?;
-    }
     let diagnosis = Diagnosis::of(&reading);
     if args.json {
         let (seconds, kernel) = (reading.seconds, reading.kernel.as_str());
@@ -119,12 +120,20 @@ pub fn read_while(interfaces: &[String], wait: impl FnOnce()) -> Result<Reading>
     Ok(looker.reading(&earlier, &later))
 }
 
-fn record(path: &Path, reading: &Reading) -> Result<()> {
+/// Reads, and writes into a new file what was read. A signal to end brings the second look forward.
+fn record(path: &Path, interfaces: &[String], time: Duration) -> Result<Reading> {
     let failed = |source| Error::file("create", path, source);
-    let mut text = serde_json::to_vec_pretty(reading).map_err(|error| failed(error.into()))?;
+    let stop = signals::catch(&[SIGINT, SIGTERM, SIGHUP])?;
+    // Before the look, which may be long. Names of processes and addresses are not for everybody, and what was recorded
+    // before may be wanted still.
+    let file = New::create(path, 0o600).map_err(failed)?;
+    let reading = read_while(interfaces, || {
+        signals::comes(&stop, time);
+    })?;
+    let mut text = serde_json::to_vec_pretty(&reading).map_err(|error| failed(error.into()))?;
     text.push(b'\n');
-    // Names of processes and addresses are not for everybody, and what was recorded before may be wanted still.
-    named_file::create(path, 0o600, &text).map_err(failed)
+    file.fill(&text).map_err(failed)?;
+    Ok(reading)
 }
 
 fn recorded(path: &Path) -> Result<Reading> {
