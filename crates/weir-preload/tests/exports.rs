@@ -6,34 +6,10 @@ use std::path::PathBuf;
 use std::process::Command;
 
 const CALLS: &[&str] = &[
-    "bind",
-    "recv",
-    "recvfrom",
-    "recvmsg",
-    "recvmmsg",
-    "read",
-    "readv",
-    "__recv_chk",
-    "__recvfrom_chk",
-    "__read_chk",
-    "poll",
-    "ppoll",
-    "__poll_chk",
-    "__ppoll_chk",
-    "select",
-    "pselect",
-    "epoll_ctl",
-    "close",
-    "close_range",
-    "closefrom",
-    "dup",
-    "dup2",
-    "dup3",
-    "fcntl",
-    "fcntl64",
-    "ioctl",
-    "setsockopt",
-    "syscall",
+    "bind", "recv", "recvfrom", "recvmsg", "recvmmsg", "read", "readv", "__recv_chk",
+    "__recvfrom_chk", "__read_chk", "poll", "ppoll", "__poll_chk", "__ppoll_chk", "select",
+    "pselect", "epoll_ctl", "close", "close_range", "closefrom", "dup", "dup2", "dup3", "fcntl",
+    "fcntl64", "ioctl", "setsockopt", "syscall",
 ];
 
 #[test]

@@ -23,13 +23,7 @@ use weir_lab::run::{Load, Run, SCHEMA, Trial};
 
 /// Ends within a second or two.
 const TINY: [&str; 8] = [
-    "--quick",
-    "--rates=50k",
-    "--seconds=0.05",
-    "--repeats=1",
-    "--cases",
-    "recv",
-    "--json",
+    "--quick", "--rates=50k", "--seconds=0.05", "--repeats=1", "--cases", "recv", "--json",
     "--arms",
 ];
 

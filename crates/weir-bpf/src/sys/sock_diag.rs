@@ -34,12 +34,7 @@ const TCP_LISTEN: u8 = 10;
 const TCP_CLOSING: u8 = 11;
 /// Those of a connection whose handshake is over.
 const CONNECTED: [u8; 7] = [
-    TCP_ESTABLISHED,
-    TCP_FIN_WAIT1,
-    TCP_FIN_WAIT2,
-    TCP_TIME_WAIT,
-    TCP_CLOSE_WAIT,
-    TCP_LAST_ACK,
+    TCP_ESTABLISHED, TCP_FIN_WAIT1, TCP_FIN_WAIT2, TCP_TIME_WAIT, TCP_CLOSE_WAIT, TCP_LAST_ACK,
     TCP_CLOSING,
 ];
 

@@ -108,24 +108,8 @@ fn open(world: &mut World, queues: Queues, backlog: i32) {
 }
 
 const STOPPABLE: [&str; 19] = [
-    "any",
-    "dual",
-    "first",
-    "second",
-    "unconnected",
-    "connected",
-    "alone",
-    "member",
-    "neighbour",
-    "only member",
-    "filter",
-    "device",
-    "six",
-    "four",
-    "merging",
-    "picked 0",
-    "picked 1",
-    "server",
+    "any", "dual", "first", "second", "unconnected", "connected", "alone", "member", "neighbour",
+    "only member", "filter", "device", "six", "four", "merging", "picked 0", "picked 1", "server",
     "any",
 ];
 

@@ -79,15 +79,7 @@ fn a_daemon_in_a_pid_namespace_of_its_own_is_known_by_its_number_here() {
     let mut command = Command::new("unshare");
     // Its mount of /proc hides the threads of NAPI, which are the host's.
     let run = [
-        "--pid",
-        "--fork",
-        "--kill-child",
-        "--mount-proc",
-        WEIR,
-        "run",
-        NEAR,
-        "--quiet",
-        "--config",
+        "--pid", "--fork", "--kill-child", "--mount-proc", WEIR, "run", NEAR, "--quiet", "--config",
     ];
     command.args(run).arg(file.path()).stderr(std::process::Stdio::null());
     let _unshare = network.near.run(|| Owned::start(&mut command)).unwrap();
