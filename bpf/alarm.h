@@ -77,9 +77,14 @@ static __always_inline bool try_gates(__u64 now)
 	return true;
 }
 
-/* At the end of a poll: has the gate discarded anything in it? */
-static __always_inline void ring_for_discards(struct weir_poll *poll)
+/* The next packet is of another poll. Has the gate discarded any in this? */
+static __always_inline void end_poll(void)
 {
+	struct weir_poll *poll = current_poll();
+
+	if (!poll)
+		return;
+	poll->number++;
 	if (poll->discarded == poll->discarded_rung)
 		return;
 	poll->discarded_rung = poll->discarded;

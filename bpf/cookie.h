@@ -485,9 +485,7 @@ __noinline bool xdp_answer(struct xdp_md *ctx)
 	    bpf_xdp_adjust_tail(ctx, (int)answer_len(&workspace->flow) -
 					     (int)packet.len))
 		return false;
-	return write_answer(cursor_over((void *)(long)ctx->data,
-					(void *)(long)ctx->data_end),
-			    &workspace->flow, &cookie, false);
+	return write_answer(cursor_of(ctx), &workspace->flow, &cookie, false);
 }
 
 /* What XDP_TX puts on a veth's ring, the peer is told of only if it has a
@@ -521,9 +519,8 @@ __noinline bool skb_answer(struct __sk_buff *skb)
 		return false;
 	if (bpf_skb_change_tail(skb, len, 0))
 		return false;
-	return write_answer(cursor_over((void *)(long)skb->data,
-					(void *)(long)skb->data_end),
-			    &workspace->flow, &cookie, workspace->partial);
+	return write_answer(cursor_of(skb), &workspace->flow, &cookie,
+			    workspace->partial);
 }
 
 /*

@@ -20,6 +20,10 @@ static __always_inline struct cursor cursor_over(void *data, void *data_end)
 	return (struct cursor){.pos = data, .end = data_end};
 }
 
+/* Over the packet of a program's context. */
+#define cursor_of(ctx) \
+	cursor_over((void *)(long)(ctx)->data, (void *)(long)(ctx)->data_end)
+
 /* The next len bytes (a compile-time constant), or NULL. */
 static __always_inline void *cursor_take(struct cursor *cursor, __u32 len)
 {

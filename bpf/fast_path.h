@@ -313,18 +313,12 @@ static __always_inline int fast_path(void *ctx, bool on_skb,
 /* Functions of their own for their frames on the stack. */
 static __noinline int xdp_fast_path(struct xdp_md *ctx, __u32 len)
 {
-	return fast_path(ctx, false,
-			 cursor_over((void *)(long)ctx->data,
-				     (void *)(long)ctx->data_end),
-			 len, 0);
+	return fast_path(ctx, false, cursor_of(ctx), len, 0);
 }
 
 static __noinline int skb_fast_path(struct __sk_buff *skb, __u32 truesize)
 {
-	return fast_path(skb, true,
-			 cursor_over((void *)(long)skb->data,
-				     (void *)(long)skb->data_end),
-			 skb->len, truesize);
+	return fast_path(skb, true, cursor_of(skb), skb->len, truesize);
 }
 
 #endif /* WEIR_FAST_PATH_H */

@@ -100,8 +100,7 @@ static __always_inline void address(struct ethernet *eth,
 static __always_inline long forward_fast(struct xdp_md *ctx, __u32 len,
 					 const struct ingress *at)
 {
-	struct cursor cursor = cursor_over((void *)(long)ctx->data,
-					   (void *)(long)ctx->data_end);
+	struct cursor cursor = cursor_of(ctx);
 	struct ethernet *eth = cursor_take(&cursor, sizeof(*eth));
 	struct bpf_fib_lookup route = {};
 	struct ipv6hdr *ip6;

@@ -19,22 +19,13 @@
 #include "unsent.h"
 #include <linux/pkt_cls.h>
 
-/* Where no NAPI poll ever ends, nothing of one packet holds for the next. */
-static __always_inline void end_poll(void)
-{
-	struct weir_poll *poll = current_poll();
-
-	if (!poll)
-		return;
-	poll->number++;
-	ring_for_discards(poll);
-}
-
 /* What is decided before a packet is parsed; else NO_REASON. */
 static __always_inline int standing_reason(bool past_limit)
 {
 	struct weir_poll *poll;
 
+	/* Where no NAPI poll ever ends, nothing of one packet holds for the
+	 * next. */
 	if (interface.no_polls)
 		end_poll();
 	if (interface.policy_off)
@@ -152,8 +143,7 @@ static __always_inline __u32 skb_truesize(struct __sk_buff *skb)
 
 static __always_inline bool skb_is_misnamed(const struct __sk_buff *skb)
 {
-	return is_misnamed(skb, cursor_over((void *)(long)skb->data,
-					    (void *)(long)skb->data_end));
+	return is_misnamed(skb, cursor_of(skb));
 }
 
 /*

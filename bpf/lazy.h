@@ -222,10 +222,7 @@ static __noinline bool xdp_is_lazy(struct xdp_md *ctx)
 		.flags = lazy_may_be_partial ? WEIR_LAZY_MAY_BE_PARTIAL : 0,
 	};
 
-	return is_lazy(ctx, false,
-		       cursor_over((void *)(long)ctx->data,
-				   (void *)(long)ctx->data_end),
-		       len, &head,
+	return is_lazy(ctx, false, cursor_of(ctx), len, &head,
 		       (struct weir_counter){.packets = 1, .bytes = len});
 }
 
@@ -276,8 +273,7 @@ static __noinline bool skb_is_lazy(struct __sk_buff *skb)
 	if (skb->vlan_present || !skb_is_whole_datagrams(skb))
 		return false;
 	pull_headers(skb);
-	cursor = cursor_over((void *)(long)skb->data,
-			     (void *)(long)skb->data_end);
+	cursor = cursor_of(skb);
 	if (is_misnamed(skb, cursor))
 		return false;
 	return is_lazy(skb, true, cursor, skb->len, &head, packets_of(skb));

@@ -61,7 +61,7 @@ static __always_inline bool is_control(struct cursor cursor)
  * Have receive softirqs taken more of this CPU than is input's, and is the
  * packet one that pays for it?
  */
-static __always_inline bool is_past_limit(void *data, void *data_end)
+static __always_inline bool is_past_limit(struct cursor cursor)
 {
 	struct weir_softirq *softirq = this_softirq();
 
@@ -70,20 +70,18 @@ static __always_inline bool is_past_limit(void *data, void *data_end)
 		return false;
 	softirq->unmarked++;
 	softirq->limit = interface.input_share;
-	return !is_control(cursor_over(data, data_end));
+	return !is_control(cursor);
 }
 
 /* Global functions, which the verifier looks at once, whoever calls them. */
 __noinline bool xdp_is_past_limit(struct xdp_md *ctx)
 {
-	return is_past_limit((void *)(long)ctx->data,
-			     (void *)(long)ctx->data_end);
+	return is_past_limit(cursor_of(ctx));
 }
 
 __noinline bool skb_is_past_limit(struct __sk_buff *skb)
 {
-	return is_past_limit((void *)(long)skb->data,
-			     (void *)(long)skb->data_end);
+	return is_past_limit(cursor_of(skb));
 }
 
 #endif /* WEIR_LIMIT_H */

@@ -64,8 +64,7 @@ static __always_inline __u32 usual_headers_len(struct cursor cursor)
 static __always_inline struct weir_counter
 packets_of(const struct __sk_buff *skb)
 {
-	struct cursor cursor = cursor_over((void *)(long)skb->data,
-					   (void *)(long)skb->data_end);
+	struct cursor cursor = cursor_of(skb);
 	struct weir_counter one = {.packets = 1, .bytes = skb->len};
 	__u32 gso_size = skb->gso_size, packets = skb->gso_segs, headers_len;
 

@@ -26,8 +26,7 @@ static __always_inline struct packet packet_of_xdp(struct xdp_md *ctx)
 
 	return (struct packet){
 		.ctx = ctx,
-		.cursor = cursor_over((void *)(long)ctx->data,
-				      (void *)(long)ctx->data_end),
+		.cursor = cursor_of(ctx),
 		.seen = {.packets = 1, .bytes = len},
 		.len = len,
 		.ifindex = ctx->ingress_ifindex,
@@ -39,8 +38,7 @@ static __always_inline struct packet packet_of_skb(struct __sk_buff *skb)
 	return (struct packet){
 		.ctx = skb,
 		.on_skb = true,
-		.cursor = cursor_over((void *)(long)skb->data,
-				      (void *)(long)skb->data_end),
+		.cursor = cursor_of(skb),
 		.len = skb->len,
 		.gso_size = skb->gso_size,
 		.ifindex = skb->ingress_ifindex,

@@ -17,8 +17,7 @@ enum weir_fragment fragment_names;
 static __always_inline void parse_into(struct xdp_md *ctx, bool usual,
 				       struct weir_parsed *to)
 {
-	struct cursor cursor = cursor_over((void *)(long)ctx->data,
-					   (void *)(long)ctx->data_end);
+	struct cursor cursor = cursor_of(ctx);
 	__u32 len = bpf_xdp_get_buff_len(ctx);
 	struct flow flow = {};
 	enum weir_parse found;

@@ -259,12 +259,7 @@ int BPF_PROG(weir_refused6, struct sock *sk, struct sk_buff *skb, int rc)
 SEC("tp_btf/napi_poll")
 int BPF_PROG(weir_poll_end)
 {
-	struct weir_poll *poll = current_poll();
-
-	if (!poll)
-		return 0;
-	poll->number++;
-	ring_for_discards(poll);
+	end_poll();
 	return 0;
 }
 

@@ -31,8 +31,7 @@ static __always_inline const struct weir_stamp *stamp_of(struct cursor cursor,
 SEC("tc")
 int weir_replies(struct __sk_buff *skb)
 {
-	struct cursor cursor = cursor_over((void *)(long)skb->data,
-					   (void *)(long)skb->data_end);
+	struct cursor cursor = cursor_of(skb);
 	const struct weir_stamp *stamp = stamp_of(cursor, skb->len);
 	__u32 number;
 	__u64 *age;

@@ -164,17 +164,6 @@ __noinline int udp_judge(struct weir_destination *entry, __u64 sock,
 	return 0;
 }
 
-/* Not 0, which is no group's. */
-static __always_inline __u64 group_of(const __u32 *address)
-{
-	__u64 high = address[0] | (__u64)address[1] << 32;
-	__u64 low = address[2] | (__u64)address[3] << 32;
-
-	if (DEFECT(GROUPS_ARE_ONE))
-		return 1;
-	return hash_add(hash_mix(high), low);
-}
-
 /*
  * Every socket on the port that has joined the group gets a copy
  * (__udp4_lib_mcast_deliver()). Those that have not are asked too: discarding
@@ -198,7 +187,9 @@ __noinline int udp_judge_group(struct weir_destination *entry, __u64 sock,
 	survey->any_address = true;
 	survey->truesize = charge->truesize;
 	survey->whole = charge->whole;
-	survey->group = group_of(entry->address);
+	/* Not 0, which is no group's. */
+	survey->group =
+		DEFECT(GROUPS_ARE_ONE) ? 1 : hash_address(0, entry->address);
 	survey_bucket(survey, udp_bucket(sk, net, survey->port), true);
 	if (DEFECT(MULTICAST_FIRST_FULL) && survey->full)
 		survey->full = survey->sockets;

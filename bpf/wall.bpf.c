@@ -186,8 +186,7 @@ int weir_wall_xdp(struct xdp_md *xdp)
 {
 	const struct asking asking = {
 		.packet = either_xdp(xdp),
-		.cursor = cursor_over((void *)(long)xdp->data,
-				      (void *)(long)xdp->data_end),
+		.cursor = cursor_of(xdp),
 		.now = bpf_ktime_get_coarse_ns(),
 		.ifindex = xdp->ingress_ifindex,
 	};
@@ -214,8 +213,7 @@ int weir_wall_tc(struct __sk_buff *skb)
 	};
 
 	bpf_skb_pull_data(skb, skb->len < HEADERS_LEN ? skb->len : HEADERS_LEN);
-	asking.cursor = cursor_over((void *)(long)skb->data,
-				    (void *)(long)skb->data_end);
+	asking.cursor = cursor_of(skb);
 	return passes(judge(&asking), &asking) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
 }
 
