@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
 use serde::Serialize;
+use serde_json::json;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use weir_bpf::gate::QueueProbe;
 use weir_bpf::softirq::Softirqs;
@@ -77,13 +78,6 @@ struct Difference {
     p: f64,
 }
 
-/// One object a line.
-#[derive(Serialize)]
-struct Differences {
-    pairs: usize,
-    differences: Vec<Difference>,
-}
-
 /// Compares, and ends with the host as it was before.
 ///
 /// # Errors
@@ -114,7 +108,8 @@ pub fn run(args: &RunArgs, slice: Duration) -> Result<()> {
     let differences: Vec<Difference> =
         COLUMNS.iter().filter_map(|of| difference(&pairs, of)).collect();
     match args.json {
-        true => console.event("differences", &Differences { pairs: pairs.len(), differences }),
+        true => console
+            .event("differences", &json!({ "pairs": pairs.len(), "differences": differences })),
         false => {
             let lines =
                 differences.iter().zip(COLUMNS).map(|(each, of)| conclude(each, of, pairs.len()));

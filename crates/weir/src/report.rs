@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use serde::Serialize;
-use weir_bpf::attach::AttachMode;
+use serde_json::{Value, json};
 use weir_bpf::gate::Policy;
 use weir_bpf::verdict::{Reason, Verdict};
 
@@ -20,20 +20,7 @@ pub struct Report {
     quiet: bool,
 }
 
-/// The first line of `weir run --json`, once every interface is protected.
-#[derive(Debug, Serialize)]
-struct Ready {
-    interfaces: Vec<ReadyInterface>,
-}
-
-#[derive(Debug, Serialize)]
-struct ReadyInterface {
-    interface: String,
-    attach: AttachMode,
-    counters_map_id: u32,
-}
-
-/// A later line of `weir run --json`.
+/// Any but the first line of `weir run --json`.
 #[derive(Debug, Serialize)]
 struct Line<'a> {
     time: String,
@@ -59,13 +46,15 @@ impl Report {
         if !self.json {
             return;
         }
-        let ready = |interface: &Protected| ReadyInterface {
-            interface: interface.interface(),
-            attach: interface.attach(),
-            counters_map_id: interface.counters_map_id(),
+        let ready = |interface: &Protected| {
+            json!({
+                "interface": interface.interface(),
+                "attach": interface.attach(),
+                "counters_map_id": interface.counters_map_id(),
+            })
         };
-        let interfaces = interfaces.iter().map(ready).collect();
-        console.event("ready", &Ready { interfaces });
+        let interfaces: Value = interfaces.iter().map(ready).collect();
+        console.event("ready", &json!({ "interfaces": interfaces }));
     }
 
     /// Reports one interface's last second.

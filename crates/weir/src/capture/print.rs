@@ -47,20 +47,6 @@ struct Rates {
     dropped_pps: u64,
 }
 
-#[derive(Serialize)]
-struct Summary {
-    interface_packets: u64,
-    matched: u64,
-    matched_bytes: u64,
-    dropped: u64,
-    /// Not looked at, while the circuit breaker was open.
-    paused: u64,
-    written: Option<u64>,
-    files: Option<u32>,
-    /// None: an error has.
-    ended_by: Option<Ending>,
-}
-
 impl Printer {
     /// Prints nothing yet.
     pub fn new(args: &CaptureArgs) -> Self {
@@ -114,16 +100,18 @@ impl Printer {
         let Counts { seen, matched, matched_bytes, dropped, paused } = *counts;
         let written = output.map(Output::packets);
         if self.json {
-            let summary = Summary {
-                interface_packets: seen,
-                matched,
-                matched_bytes,
-                dropped,
-                paused,
-                written,
-                files: output.map(Output::files),
-                ended_by: ended_by.copied(),
-            };
+            let summary = serde_json::json!({
+                "interface_packets": seen,
+                "matched": matched,
+                "matched_bytes": matched_bytes,
+                "dropped": dropped,
+                // Not looked at, while the circuit breaker was open.
+                "paused": paused,
+                "written": written,
+                "files": output.map(Output::files),
+                // None: an error has.
+                "ended_by": ended_by,
+            });
             return self.console.event("summary", &summary);
         }
         let mut text = format!("{seen} packets seen, {matched} matched");

@@ -1,9 +1,7 @@
 //! What holds on one interface, when everything that was said is laid over each other.
 
-use weir_bpf::cpulist::CpuList;
 use weir_bpf::gate::Policy;
 
-use super::layer::Sourced;
 use super::settings::Effective;
 use super::wanted::{Settings, ThreadSettings, ThreadWeight};
 use crate::choice::{Attach, Forward};
@@ -57,10 +55,5 @@ impl Effective {
     /// Whether packets are sent on from the driver: not in shadow, which turns nothing.
     pub fn forwards(&self) -> bool {
         self.forward.value == Forward::Xdp && Policy::from(self.policy.value) != Policy::Shadow
-    }
-
-    /// Where NAPI threads may run.
-    pub fn cpus(&self) -> &Sourced<Option<CpuList>> {
-        &self.cpus
     }
 }

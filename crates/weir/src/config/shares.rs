@@ -74,11 +74,6 @@ impl EffectiveShares {
         ]
     }
 
-    /// The weights, in their order.
-    pub fn weights(&self) -> &[Sourced<WeightRule>] {
-        &self.weights
-    }
-
     /// All weights together, as one setting.
     pub fn weights_row(&self) -> Row {
         let text = |Sourced { value: WeightRule { whose, weight }, .. }: &Sourced<WeightRule>| {

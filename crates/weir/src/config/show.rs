@@ -1,17 +1,15 @@
 //! `weir config check` and `weir config show`.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::iter::once;
 
-use serde::Serialize;
 use serde_json::{Value, json};
 use weir_bpf::sys::link::Links;
 
 use super::args::{CheckArgs, ShowArgs};
 use super::error::ConfigError;
 use super::file::ConfigFile;
-use super::layer::{DEFAULT_FILE, Origin, Sourced};
+use super::layer::{DEFAULT_FILE, Origin, Row, Sourced};
 use super::settings::Effective;
 use super::whole::Config;
 use crate::error::{Error, Result};
@@ -31,53 +29,6 @@ pub fn check(args: &CheckArgs) -> Result<()> {
     let sections = once(None).chain(config.sections().map(Some));
     sections.into_iter().try_for_each(|section| config.check(section, args.host))?;
     out::print(|out| writeln!(out, "{}: valid", args.file.display()))
-}
-
-/// What `weir config show --json` prints.
-#[derive(Debug, Serialize)]
-struct Shown {
-    schema: u32,
-    /// The file that was read; `null` if none was.
-    file: Option<String>,
-    interfaces: Vec<ShownInterface>,
-    /// Where metrics are served.
-    metrics: ShownSetting,
-    /// Fair shares, of the whole host.
-    shares: ShownShares,
-}
-
-/// What holds on one interface.
-#[derive(Debug, Serialize)]
-struct ShownInterface {
-    /// Its name; `null` for any that has no section of its own.
-    interface: Option<String>,
-    settings: BTreeMap<&'static str, ShownSetting>,
-}
-
-/// What holds of fair shares.
-#[derive(Debug, Serialize)]
-struct ShownShares {
-    settings: BTreeMap<&'static str, ShownSetting>,
-    /// The first that is a channel's counts.
-    weights: Vec<ShownWeight>,
-}
-
-#[derive(Debug, Serialize)]
-struct ShownWeight {
-    /// Whose it is: `port`, `process`, `unit`, `cgroup` or `kind`...
-    by: &'static str,
-    /// ...of this value.
-    of: String,
-    #[serde(flatten)]
-    setting: ShownSetting,
-}
-
-#[derive(Debug, Serialize)]
-struct ShownSetting {
-    value: Value,
-    source: &'static str,
-    /// Where in the file it is; `null` if it is not from there.
-    line: Option<usize>,
 }
 
 /// `weir config show`. Needs no privilege.
@@ -106,7 +57,8 @@ pub fn show(args: &ShowArgs) -> Result<()> {
     }
 }
 
-fn shown(config: &Config, effective: &[(Option<String>, Effective)]) -> Shown {
+/// What `weir config show --json` prints. An interface without a name is any that has no section of its own.
+fn shown(config: &Config, effective: &[(Option<String>, Effective)]) -> Value {
     let setting = |value: Value, origin: Origin| {
         let (source, line) = match origin {
             Origin::Default => ("default", None),
@@ -114,30 +66,33 @@ fn shown(config: &Config, effective: &[(Option<String>, Effective)]) -> Shown {
             Origin::Interface(line) => ("interface", Some(line.0)),
             Origin::Flag => ("flag", None),
         };
-        ShownSetting { value, source, line }
+        json!({ "value": value, "source": source, "line": line })
+    };
+    let settings = |rows: Vec<Row>| -> Value {
+        rows.into_iter().map(|row| (row.key, setting(row.value, row.origin))).collect()
     };
     let interface = |(name, effective): &(Option<String>, Effective)| {
-        let rows = effective.rows().into_iter();
-        let settings = rows.map(|row| (row.key, setting(row.value, row.origin))).collect();
-        ShownInterface { interface: name.clone(), settings }
+        let settings = settings(effective.rows().into());
+        json!({ "interface": name, "settings": settings })
     };
     let (_, metrics) = config.metrics();
     let shares = config.shares();
     let weight = |rule: &Sourced<WeightRule>| {
         let (by, of) = rule.value.whose.named();
-        ShownWeight { by, of, setting: setting(json!(rule.value.weight), rule.origin) }
+        let mut weight = setting(json!(rule.value.weight), rule.origin);
+        (weight["by"], weight["of"]) = (json!(by), json!(of));
+        weight
     };
-    let settings = shares.rows().into_iter();
-    Shown {
-        schema: SCHEMA,
-        file: config.path().map(|path| path.display().to_string()),
-        interfaces: effective.iter().map(interface).collect(),
-        metrics: setting(metrics.value, metrics.origin),
-        shares: ShownShares {
-            settings: settings.map(|row| (row.key, setting(row.value, row.origin))).collect(),
-            weights: shares.weights().iter().map(weight).collect(),
+    json!({
+        "schema": SCHEMA,
+        "file": config.path().map(|path| path.display().to_string()),
+        "interfaces": effective.iter().map(interface).collect::<Value>(),
+        "metrics": setting(metrics.value, metrics.origin),
+        "shares": {
+            "settings": settings(shares.rows().into()),
+            "weights": shares.weights.iter().map(weight).collect::<Value>(),
         },
-    }
+    })
 }
 
 fn table(
@@ -166,7 +121,7 @@ fn table(
         ("weight", format!("{weight} of {whose}"), rule.origin)
     };
     let preset = |(preset, origin): (&Preset, Origin)| (preset.name, preset.text(), origin);
-    let more = shares.presets().map(preset).chain(shares.weights().iter().map(weight));
+    let more = shares.presets().map(preset).chain(shares.weights.iter().map(weight));
     lines(out, config, rows.chain(more).collect())
 }
 

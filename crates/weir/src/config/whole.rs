@@ -136,7 +136,7 @@ impl Config {
     /// Whether this host has the CPUs that an interface's threads are to run on; `None`: one without a section.
     fn check_cpus(&self, interface: Option<&str>) -> Result<(), Error> {
         let effective = interface.map_or_else(|| self.of_any(), |name| self.of(name));
-        let cpus = effective.cpus();
+        let cpus = &effective.cpus;
         let Some(CpuList(wanted)) = &cpus.value else { return Ok(()) };
         let online = sched::online_cpus()?;
         match wanted.iter().find(|cpu| !online.contains(cpu)) {

@@ -4,6 +4,7 @@ use std::fmt::Arguments;
 use std::io::{self, Write};
 
 use serde::Serialize;
+use serde_json::json;
 use weir_bpf::counters::Counters;
 use weir_bpf::explain::Explanation;
 use weir_bpf::gate::Policy;
@@ -15,7 +16,7 @@ use super::seen::{self, Seen};
 use super::target::Target;
 use crate::channel_name::{ChannelName, Namer};
 use crate::clock;
-use crate::status::{self, ReasonCount, SCHEMA, VerdictCount};
+use crate::status::{self, ReasonCount, SCHEMA};
 
 /// What was done with a packet.
 pub enum Outcome {
@@ -26,7 +27,7 @@ pub enum Outcome {
 }
 
 /// How many packets there were.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// In the capture.
     pub packets: u64,
@@ -47,16 +48,6 @@ pub struct Printer<'a, W> {
 }
 
 #[derive(Serialize)]
-struct CaptureLine<'a> {
-    event: &'static str,
-    schema: u32,
-    file: &'a str,
-    format: &'static str,
-    interface: &'a str,
-    mac: String,
-}
-
-#[derive(Serialize)]
 struct PacketLine {
     event: &'static str,
     number: u64,
@@ -72,31 +63,19 @@ struct PacketLine {
     seen: Option<Seen>,
 }
 
-#[derive(Serialize)]
-struct SummaryLine<'a> {
-    event: &'static str,
-    #[serde(flatten)]
-    totals: Totals,
-    verdicts: Vec<VerdictCount>,
-    reasons: Vec<ReasonCount>,
-    notes: &'a [String],
-    /// Why the capture could not be read to its end.
-    error: Option<String>,
-}
-
 impl<W: Write> Printer<'_, W> {
     /// The first line.
     pub fn begin(&mut self, capture: &Capture, target: &Target) -> io::Result<()> {
         let (name, format, mac) = (capture.name(), capture.format(), target.mac);
         if self.json {
-            return self.line(&CaptureLine {
-                event: "capture",
-                schema: SCHEMA,
-                file: name,
-                format,
-                interface: &target.name,
-                mac: mac.to_string(),
-            });
+            return self.line(&json!({
+                "event": "capture",
+                "schema": SCHEMA,
+                "file": name,
+                "format": format,
+                "interface": target.name,
+                "mac": mac.to_string(),
+            }));
         }
         self.text(format_args!(
             "{name} ({format}), as if it came in on {} ({mac}) now",
@@ -167,7 +146,7 @@ impl<W: Write> Printer<'_, W> {
         self.line(&line)
     }
 
-    /// What the packets add up to; `error`: why there are no more.
+    /// What the packets add up to; `error`: why the capture could not be read to its end.
     pub fn end(
         &mut self,
         totals: Totals,
@@ -179,17 +158,24 @@ impl<W: Write> Printer<'_, W> {
             .into_iter()
             .filter(|each| each.counter.packets > 0);
         let verdicts = status::by_verdict(counters, Policy::On);
-        if self.json {
-            let reasons = reasons.collect();
-            let event = "summary";
-            return self.line(&SummaryLine { event, totals, verdicts, reasons, notes, error });
-        }
+        let reasons: Vec<ReasonCount> = reasons.collect();
         let Totals { packets, judged, truncated } = totals;
+        if self.json {
+            return self.line(&json!({
+                "event": "summary",
+                "packets": packets,
+                "judged": judged,
+                "truncated": truncated,
+                "verdicts": verdicts,
+                "reasons": reasons,
+                "notes": notes,
+                "error": error,
+            }));
+        }
         self.text(format_args!(
             "{packets} packets: {judged} judged, {} not, {truncated} truncated by the capture",
             packets - judged
         ))?;
-        let reasons: Vec<ReasonCount> = reasons.collect();
         for verdict in verdicts {
             self.text(format_args!("  {:<8} {:>12}", verdict.verdict, verdict.counter.packets))?;
             for reason in reasons.iter().filter(|reason| reason.verdict == verdict.verdict) {
