@@ -41,8 +41,7 @@ pub fn duration(time: &libc::timespec) -> Duration {
 }
 
 /// How long a call with these flags may wait.
-fn wait(fd: RawFd, flags: c_int) -> Wait {
-    let socket = borrow(fd);
+pub(crate) fn wait(socket: BorrowedFd<'_>, flags: c_int) -> Wait {
     let nonblocking = flags & libc::MSG_DONTWAIT != 0
         || fcntl_getfl(socket).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK));
     let timeout = || sockopt::socket_timeout(socket, sockopt::Timeout::Recv).ok().flatten();
@@ -69,7 +68,7 @@ pub unsafe fn receive(
     let received = channel.receive(
         borrow(fd),
         flags & libc::MSG_PEEK != 0,
-        || wait(fd, flags),
+        || wait(borrow(fd), flags),
         // SAFETY: as the caller promises.
         |datagram| unsafe { fill(&mut *header, datagram, options, flags) },
         |may_block| {

@@ -5,12 +5,12 @@ use std::net::{SocketAddr, SocketAddrV6, ToSocketAddrs, UdpSocket};
 use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::net::{RecvFlags, recvfrom};
 
 use crate::attach::Ordinary;
-use crate::channel::{Channel, Wait};
+use crate::channel::Channel;
 use crate::datagram::Datagram;
+use crate::message::wait;
 
 /// Bytes of a ring unless something else is asked for: some 40,000 small packets.
 pub const DEFAULT_RING_BYTES: u64 = 4 << 20;
@@ -118,7 +118,7 @@ impl LazyUdpSocket {
         channel.receive(
             self.socket.as_fd(),
             peek,
-            || self.wait(),
+            || wait(self.socket.as_fd(), 0),
             |datagram| {
                 let mut buffer = buffer.borrow_mut();
                 let length = datagram.payload.len().min(buffer.len());
@@ -171,7 +171,7 @@ impl LazyUdpSocket {
         channel.receive(
             self.socket.as_fd(),
             false,
-            || self.wait(),
+            || wait(self.socket.as_fd(), 0),
             |datagram| {
                 (each.borrow_mut())(datagram);
                 1
@@ -190,17 +190,6 @@ impl LazyUdpSocket {
         let Some(source) = source else { return Ok(0) };
         each(&Datagram { payload: &buffer[..length], source, arrival: None });
         Ok(1)
-    }
-
-    fn wait(&self) -> Wait {
-        Wait {
-            nonblocking: self.is_nonblocking(),
-            timeout: self.socket.read_timeout().ok().flatten(),
-        }
-    }
-
-    fn is_nonblocking(&self) -> bool {
-        fcntl_getfl(&self.socket).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
     }
 }
 
