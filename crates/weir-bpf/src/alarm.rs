@@ -5,14 +5,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Mutex};
 
-use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
-
 use crate::abi;
 use crate::accounts::{monotonic_now, until};
 use crate::error::{Error, Result};
 use crate::gate::QueueProbe;
 use crate::mapped::Mapped;
 use crate::object::{id_of, open_map};
+use crate::ring::Reader;
 use crate::skeleton::queue::types;
 use crate::sync::lock;
 use crate::units::Nanos;
@@ -169,8 +168,7 @@ impl Alarm {
 
 /// What wakes the gates, as it does.
 pub struct Rings {
-    map: MapHandle,
-    ring: RingBuffer<'static>,
+    ring: Reader<'static>,
     causes: Arc<Mutex<Vec<Cause>>>,
 }
 
@@ -182,18 +180,15 @@ impl Rings {
     pub fn listen(probe: &QueueProbe) -> Result<Self> {
         let causes = Arc::new(Mutex::new(Vec::new()));
         let into = Arc::clone(&causes);
-        let mut builder = RingBufferBuilder::new();
         let heard = move |bytes: &[u8]| {
             let number = bytes.try_into().map(u32::from_ne_bytes);
             let cause = number.ok().and_then(|number| Cause::ALL.get(number as usize).copied());
             lock(&into).extend(cause);
             0
         };
-        let map =
-            MapHandle::try_from(&probe.maps().rings).map_err(Error::bpf("listen to", ALARM))?;
-        builder.add(&map, heard).map_err(Error::bpf("listen to", ALARM))?;
-        let ring = builder.build().map_err(Error::bpf("listen to", ALARM))?;
-        Ok(Self { map, ring, causes })
+        let ring =
+            Reader::of(&probe.maps().rings, heard).map_err(Error::bpf("listen to", ALARM))?;
+        Ok(Self { ring, causes })
     }
 
     /// Says what has rung since this was last asked. Does not wait: see [`Rings::as_fd`].
@@ -201,7 +196,8 @@ impl Rings {
     /// # Errors
     /// When the library finds the ring in disorder.
     pub fn heard(&mut self) -> Result<Vec<Cause>> {
-        self.ring.consume().map_err(Error::bpf("listen to", ALARM))?;
+        let read = self.ring.read(usize::MAX).map_err(libbpf_rs::Error::from);
+        read.map_err(Error::bpf("listen to", ALARM))?;
         Ok(std::mem::take(&mut *lock(&self.causes)))
     }
 }
@@ -209,6 +205,6 @@ impl Rings {
 impl AsFd for Rings {
     /// Readable once something has rung.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.map.as_fd()
+        self.ring.as_fd()
     }
 }

@@ -31,28 +31,16 @@ impl Capability {
     pub const ALL: [Self; 6] =
         [Self::NetAdmin, Self::NetRaw, Self::SysAdmin, Self::SysNice, Self::Perfmon, Self::Bpf];
 
-    /// Name as in capabilities(7), such as `CAP_NET_ADMIN`.
-    pub fn name(self) -> &'static str {
+    /// Name as in capabilities(7), and what satisfies it: as the kernel does (`perfmon_capable`, `bpf_capable`),
+    /// `CAP_SYS_ADMIN` may stand for the two that were split off it.
+    fn parts(self) -> (&'static str, CapabilitySet) {
         match self {
-            Self::NetAdmin => "CAP_NET_ADMIN",
-            Self::NetRaw => "CAP_NET_RAW",
-            Self::SysAdmin => "CAP_SYS_ADMIN",
-            Self::SysNice => "CAP_SYS_NICE",
-            Self::Perfmon => "CAP_PERFMON",
-            Self::Bpf => "CAP_BPF",
-        }
-    }
-
-    /// As the kernel does (`perfmon_capable`, `bpf_capable`), `CAP_SYS_ADMIN` may stand for the two
-    /// that were split off it.
-    fn satisfied_by(self) -> CapabilitySet {
-        match self {
-            Self::NetAdmin => CapabilitySet::NET_ADMIN,
-            Self::NetRaw => CapabilitySet::NET_RAW,
-            Self::SysAdmin => CapabilitySet::SYS_ADMIN,
-            Self::SysNice => CapabilitySet::SYS_NICE,
-            Self::Perfmon => CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN,
-            Self::Bpf => CapabilitySet::BPF | CapabilitySet::SYS_ADMIN,
+            Self::NetAdmin => ("CAP_NET_ADMIN", CapabilitySet::NET_ADMIN),
+            Self::NetRaw => ("CAP_NET_RAW", CapabilitySet::NET_RAW),
+            Self::SysAdmin => ("CAP_SYS_ADMIN", CapabilitySet::SYS_ADMIN),
+            Self::SysNice => ("CAP_SYS_NICE", CapabilitySet::SYS_NICE),
+            Self::Perfmon => ("CAP_PERFMON", CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN),
+            Self::Bpf => ("CAP_BPF", CapabilitySet::BPF | CapabilitySet::SYS_ADMIN),
         }
     }
 }
@@ -69,8 +57,8 @@ pub fn missing(needed: &[Capability]) -> Result<Vec<&'static str>> {
 }
 
 fn missing_from(effective: CapabilitySet, needed: &[Capability]) -> Vec<&'static str> {
-    let lacking = needed.iter().filter(|needed| !effective.intersects(needed.satisfied_by()));
-    lacking.map(|capability| capability.name()).collect()
+    let lacking = needed.iter().map(|needed| needed.parts());
+    lacking.filter(|(_, by)| !effective.intersects(*by)).map(|(name, _)| name).collect()
 }
 
 /// Gives up, for this thread and those that it starts from now on, every capability but these, and the ways to get
@@ -104,7 +92,7 @@ mod tests {
 
     #[test]
     fn numbers_are_the_kernels() {
-        let numbers = Capability::ALL.map(|c| c.satisfied_by().bits().trailing_zeros());
+        let numbers = Capability::ALL.map(|c| c.parts().1.bits().trailing_zeros());
         assert_eq!(numbers[..4], [12, 13, 21, 23]);
         assert_eq!((CapabilitySet::PERFMON.bits(), CapabilitySet::BPF.bits()), (1 << 38, 1 << 39));
     }
@@ -116,7 +104,7 @@ mod tests {
             lacking(CapabilitySet::SYS_ADMIN),
             ["CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_SYS_NICE"]
         );
-        assert_eq!(lacking(CapabilitySet::empty()), Capability::ALL.map(Capability::name));
+        assert_eq!(lacking(CapabilitySet::empty()), Capability::ALL.map(|c| c.parts().0));
         assert!(lacking(CapabilitySet::all()).is_empty());
     }
 

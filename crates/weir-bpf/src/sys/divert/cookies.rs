@@ -6,6 +6,7 @@ use super::on_the_way::OnTheWay;
 use super::way::Way;
 use super::{proc, programs, rules, tc};
 use crate::sys::ethtool;
+use crate::sys::tc::Hook;
 
 /// 1: a listener answers by cookie once its queue of requests is full.
 const SYN_COOKIES: &str = "/proc/sys/net/ipv4/tcp_syncookies";
@@ -24,7 +25,7 @@ impl CookieFilters {
         not_asked_for()
             .or_else(rules::beyond_default)
             .or_else(|| tc::anything(name))
-            .or_else(|| programs::at(*ifindex, name, programs::Place::TcxEgress))
+            .or_else(|| programs::at(*ifindex, name, Hook::Egress))
             .or_else(|| if native { cannot_send(interface) } else { None })
             .or_else(|| {
                 let found = self.on_the_way.read(Way::Answered, std::slice::from_ref(name));

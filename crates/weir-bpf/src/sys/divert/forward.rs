@@ -11,6 +11,7 @@ use super::{proc, programs, rules, tc};
 use crate::sys::ethtool;
 use crate::sys::netlink::{Attributes, attribute, open_generic};
 use crate::sys::procfile::ProcFile;
+use crate::sys::tc::Hook;
 use crate::units::IfIndex;
 
 const NETDEV_CMD_DEV_GET: u8 = 1;
@@ -49,7 +50,7 @@ impl ForwardFilters {
             found.extend(unlisted());
             found.extend(reverse_path(name, "the fast path"));
             found.extend(tc::ingress_qdisc(*ifindex, name));
-            found.extend(programs::at(*ifindex, name, programs::Place::TcxIngress));
+            found.extend(programs::at(*ifindex, name, Hook::Ingress));
         }
         found
     }
@@ -66,7 +67,7 @@ pub fn ports_choose_no_egress() -> bool {
 /// Why no packet may be sent by an interface from its driver; none if it may.
 pub fn at_egress((ifindex, name): &Interface) -> Option<String> {
     tc::egress_qdisc(*ifindex, name)
-        .or_else(|| programs::at(*ifindex, name, programs::Place::TcxEgress))
+        .or_else(|| programs::at(*ifindex, name, Hook::Egress))
         .or_else(|| match takes_frames(*ifindex) {
             Ok(true) => None,
             Ok(false) => Some(format!(

@@ -15,6 +15,7 @@ use crate::object::load;
 use crate::record::each;
 use crate::skeleton::netfilter::{NetfilterSkelBuilder, types};
 use crate::sys::netns::NetNs;
+use crate::sys::tc::Hook;
 use crate::units::IfIndex;
 
 /// More than the kernel allows at one place (`BPF_MPROG_MAX`, 64 per list).
@@ -49,18 +50,11 @@ pub(super) fn sk_lookup(netns: &NetNs) -> Option<Diversion> {
     }
 }
 
-/// Where programs see packets.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Place {
-    TcxIngress,
-    TcxEgress,
-}
-
-/// Programs that see an interface's packets at a place, a line if there are any.
-pub(super) fn at(ifindex: IfIndex, name: &str, place: Place) -> Option<String> {
-    let (attach_type, end) = match place {
-        Place::TcxIngress => (libbpf_sys::BPF_TCX_INGRESS, "ingress"),
-        Place::TcxEgress => (libbpf_sys::BPF_TCX_EGRESS, "egress"),
+/// Programs that see an interface's packets at a tcx hook, a line if there are any.
+pub(super) fn at(ifindex: IfIndex, name: &str, hook: Hook) -> Option<String> {
+    let (attach_type, end) = match hook {
+        Hook::Ingress => (libbpf_sys::BPF_TCX_INGRESS, "ingress"),
+        Hook::Egress => (libbpf_sys::BPF_TCX_EGRESS, "egress"),
     };
     match query(ifindex.0.cast_signed(), attach_type) {
         Ok(programs) if programs.is_empty() => None,
