@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::JoinHandle;
 
 use serde::{Deserialize, Serialize};
 use weir_bpf::sync::lock;
@@ -15,6 +14,7 @@ use weir_policy::governor::POLL_INTERVALS;
 
 use crate::error::Result;
 use crate::host::Host;
+use crate::joined::Joined;
 
 /// Polls that find nothing before interrupts are on again.
 const POLLS: &str = "napi_defer_hard_irqs";
@@ -90,7 +90,7 @@ impl std::fmt::Display for Values {
 /// the governor's threads run before everybody else on the NAPI thread's CPU.
 pub struct Deferral {
     wishes: Arc<Wishes>,
-    setter: Option<JoinHandle<()>>,
+    _setter: Joined,
 }
 
 #[derive(Default)]
@@ -169,8 +169,8 @@ impl Deferral {
                 let _ = attributes.set(interval);
             }
         };
-        let setter = std::thread::Builder::new().name("weir-defer".into()).spawn(set).ok()?;
-        Some((Self { wishes, setter: Some(setter) }, old))
+        let setter = Joined::spawn("weir-defer", set).ok()?;
+        Some((Self { wishes, _setter: setter }, old))
     }
 
     /// A thread wants interrupts deferred by so much from now on. `anew`: somebody may have put back what it wanted
@@ -181,12 +181,9 @@ impl Deferral {
 }
 
 impl Drop for Deferral {
-    /// Everything that was wanted has been set.
+    /// The setter, which is waited for next, sets everything that was wanted.
     fn drop(&mut self) {
         self.wishes.end();
-        if let Some(setter) = self.setter.take() {
-            let _ = setter.join();
-        }
     }
 }
 

@@ -2,10 +2,10 @@
 //! one [`Watcher`].
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
+use crate::joined::Joined;
 
 /// Looks after one kind of queue.
 pub trait Watcher: Send {
@@ -17,33 +17,22 @@ pub trait Watcher: Send {
 
 /// Looks until it is dropped.
 pub struct Feedback {
-    stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    /// The thread ends when this is dropped, so it comes first.
+    _stop: Sender<()>,
+    _thread: Joined,
 }
 
 impl Feedback {
     /// In the calling thread's network namespace.
     pub fn start(mut watchers: Vec<Box<dyn Watcher>>) -> Result<Self> {
         let (stop, stopped) = channel::<()>();
-        let thread = std::thread::Builder::new()
-            .name("weir-feedback".into())
-            .spawn(move || {
-                let look = |watchers: &mut [Box<dyn Watcher>]| {
-                    watchers.iter_mut().for_each(|watcher| watcher.look());
-                    watchers.iter().map(|watcher| watcher.pause()).min().unwrap_or(Duration::MAX)
-                };
-                while stopped.recv_timeout(look(&mut watchers)) == Err(RecvTimeoutError::Timeout) {}
-            })
+        let mut look = move || {
+            watchers.iter_mut().for_each(|watcher| watcher.look());
+            watchers.iter().map(|watcher| watcher.pause()).min().unwrap_or(Duration::MAX)
+        };
+        let work = move || while stopped.recv_timeout(look()) == Err(RecvTimeoutError::Timeout) {};
+        let thread = Joined::spawn("weir-feedback", work)
             .map_err(|source| Error::system("start the thread that watches queues", source))?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
-    }
-}
-
-impl Drop for Feedback {
-    fn drop(&mut self) {
-        self.stop = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        Ok(Self { _stop: stop, _thread: thread })
     }
 }

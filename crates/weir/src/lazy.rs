@@ -18,9 +18,10 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, UCred, accept_with, sockopt};
 use rustix::process::{Resource, Uid, getrlimit};
+use weir_bpf::abi;
 use weir_bpf::features::rings_are_safe;
 use weir_bpf::gate::QueueProbe;
-use weir_bpf::lazy::{LAZY_SOCKETS_MAX, LazyRings, LazySocket, RingId};
+use weir_bpf::lazy::{LazyRings, LazySocket, RingId};
 use weir_bpf::sync::lock;
 use weir_bpf::sys::divert::{Filters, cgroup_programs};
 use weir_bpf::sys::link::Links;
@@ -29,6 +30,7 @@ use weir_socket::protocol::Reply;
 
 use crate::error::{Error, Result};
 use crate::host::name_of;
+use crate::joined::Joined;
 
 pub use clerk::run as run_clerk;
 use clerk::{Clerk, Said};
@@ -61,7 +63,7 @@ struct Shared {
 pub struct LazyServer {
     shared: Arc<Mutex<Shared>>,
     stop: Arc<OwnedFd>,
-    thread: Option<std::thread::JoinHandle<()>>,
+    _thread: Joined,
     listener: Option<Listener>,
 }
 
@@ -93,11 +95,8 @@ impl LazyServer {
             look_at: Instant::now(),
             shared: Arc::clone(&shared),
         };
-        let thread = std::thread::Builder::new()
-            .name("weir-lazy".into())
-            .spawn(move || server.run())
-            .map_err(failed)?;
-        Ok(Self { shared, stop, thread: Some(thread), listener: Some(listener) })
+        let thread = Joined::spawn("weir-lazy", move || server.run()).map_err(failed)?;
+        Ok(Self { shared, stop, _thread: thread, listener: Some(listener) })
     }
 
     /// Tells why the gates put no packet on any ring, if so.
@@ -120,10 +119,8 @@ impl Drop for LazyServer {
     fn drop(&mut self) {
         // Nobody asks any more.
         self.listener = None;
+        // The thread, which is waited for next, ends.
         let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }
 
@@ -277,8 +274,9 @@ impl Server {
             } else if self.clients.len() + kept >= self.clients_max {
                 Some(format!(
                     "there are {} already; a higher limit of open files (LimitNOFILE=) lets weir \
-                     have up to {LAZY_SOCKETS_MAX}",
-                    self.clients_max
+                     have up to {}",
+                    self.clients_max,
+                    abi::LAZY_SOCKETS
                 ))
             } else {
                 None
@@ -486,5 +484,5 @@ impl Server {
 fn clients_max() -> usize {
     let limit = getrlimit(Resource::Nofile).current;
     let half = limit.map_or(usize::MAX, |limit| usize::try_from(limit / 2).unwrap_or(usize::MAX));
-    half.min(LAZY_SOCKETS_MAX)
+    half.min(abi::LAZY_SOCKETS)
 }

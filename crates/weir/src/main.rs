@@ -32,6 +32,7 @@ mod governor;
 mod guardian;
 mod host;
 mod interface;
+mod joined;
 mod journal;
 mod key;
 mod knob;

@@ -37,6 +37,7 @@ use weir_policy::governor::REST;
 
 use crate::deferral::Deferral;
 use crate::error::{Error, Result};
+use crate::joined::Joined;
 use crate::knob;
 use crate::shares::ShareSettings;
 use crate::task::{Held, Task};
@@ -84,13 +85,13 @@ impl Beat {
 /// Governs NAPI threads, of any interface. Threads that are given to it are let go when their
 /// [`Governed`] is dropped.
 pub struct Governors {
+    /// The listener ends when this is closed, so it comes first.
+    _listening: PipeWriter,
+    _listener: Joined,
     inputs: Inputs,
     weigher: Weigher,
     common: Common,
     shared: Arc<Shared>,
-    /// The listener ends when this is closed.
-    listening: Option<PipeWriter>,
-    listener: Option<JoinHandle<()>>,
 }
 
 /// What the listener has in common with the rest.
@@ -128,13 +129,12 @@ impl Governors {
         let failed = |source| Error::system("start the governor's thread", source);
         let (ended, listening) = std::io::pipe().map_err(failed)?;
         let (rings, shares_with) = (Rings::listen(probe)?, Arc::clone(&shared));
-        let listener = std::thread::Builder::new()
-            .name("weir-listen".into())
-            .spawn(move || listen(rings, &ended, &shares_with))
-            .map_err(failed)?;
+        let weigher = Weigher::start(Arc::clone(&receivers), Arc::clone(interfaces))?;
+        let listens = move || listen(rings, &ended, &shares_with);
+        let listener = Joined::spawn("weir-listen", listens).map_err(failed)?;
         Ok(Rc::new(Self {
             inputs,
-            weigher: Weigher::start(Arc::clone(&receivers), Arc::clone(interfaces))?,
+            weigher,
             common: Common {
                 switch_cost: SwitchCost::measure(),
                 peers: Arc::default(),
@@ -143,8 +143,8 @@ impl Governors {
                 awake,
             },
             shared,
-            listening: Some(listening),
-            listener: Some(listener),
+            _listening: listening,
+            _listener: listener,
         }))
     }
 
@@ -220,15 +220,6 @@ impl Governors {
         look.belongs_to(thread.thread().clone());
         lock(&self.shared.looks).insert(number, Arc::clone(&look));
         Ok(Governed { number, look, thread: Some(thread), governors: Rc::clone(self) })
-    }
-}
-
-impl Drop for Governors {
-    fn drop(&mut self) {
-        self.listening = None;
-        if let Some(listener) = self.listener.take() {
-            let _ = listener.join();
-        }
     }
 }
 

@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::io::{PipeReader, PipeWriter};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -16,6 +15,7 @@ use weir_bpf::verdict::Kind;
 
 use super::receivers::{self, Receivers};
 use crate::error::{Error, Result};
+use crate::joined::Joined;
 use crate::owners::{self, Owner, Owners};
 
 /// How often it looks anew while somebody wants to know.
@@ -30,9 +30,9 @@ pub const LIGHT: Nice = Nice(10);
 pub(super) struct Weigher {
     /// Why the last look failed, until it is told.
     trouble: Arc<Mutex<Option<Error>>>,
-    /// The thread ends when this is closed.
-    going_on: Option<PipeWriter>,
-    thread: Option<JoinHandle<()>>,
+    /// The thread ends when this is closed, so it comes first.
+    _going_on: PipeWriter,
+    _thread: Joined,
 }
 
 impl Weigher {
@@ -61,22 +61,13 @@ impl Weigher {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("weir-weigh".into()).spawn(work);
-        Ok(Self { trouble, going_on: Some(going_on), thread: Some(thread.map_err(failed)?) })
+        let thread = Joined::spawn("weir-weigh", work).map_err(failed)?;
+        Ok(Self { trouble, _going_on: going_on, _thread: thread })
     }
 
     /// What has gone wrong since this was last asked.
     pub(super) fn trouble(&self) -> Option<Error> {
         lock(&self.trouble).take()
-    }
-}
-
-impl Drop for Weigher {
-    fn drop(&mut self) {
-        self.going_on = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }
 
