@@ -11,10 +11,6 @@ use crate::error::{Error, Result};
 use crate::skeleton::gate::types::weir_address_kind;
 use crate::sys::local_table::LocalAddresses;
 
-/// Most addresses of one family that are local under the gate; packets to further ones
-/// pass.
-pub const LOCAL_ADDRESSES_MAX: usize = abi::LOCAL_ADDRESSES;
-
 const LOCAL: u32 = weir_address_kind::WEIR_ADDRESS_LOCAL.0;
 const OF_ANOTHER: u32 = weir_address_kind::WEIR_ADDRESS_OF_ANOTHER.0;
 const BROADCAST: u32 = weir_address_kind::WEIR_ADDRESS_BROADCAST.0;
@@ -23,7 +19,7 @@ const UNSURE: u32 = weir_address_kind::WEIR_ADDRESS_UNSURE.0;
 /// Addresses, and what they are.
 pub(crate) type Addresses = BTreeMap<IpAddr, u32>;
 
-/// These addresses, of each family the first [`LOCAL_ADDRESSES_MAX`].
+/// These addresses, of each family the first [`abi::LOCAL_ADDRESSES`].
 pub(crate) fn of(addresses: &LocalAddresses) -> Addresses {
     let LocalAddresses { own, of_others, broadcast, unsure } = addresses;
     let local = own.iter().map(|ip| (*ip, LOCAL));
@@ -36,7 +32,7 @@ pub(crate) fn of(addresses: &LocalAddresses) -> Addresses {
     for (ip, kind) in local.chain(of_others).chain(broadcast).chain(unsure) {
         let kept = if ip.is_ipv4() { &mut ipv4 } else { &mut ipv6 };
         // An own address that looks like a broadcast address is an own address.
-        if *kept < LOCAL_ADDRESSES_MAX
+        if *kept < abi::LOCAL_ADDRESSES
             && let Entry::Vacant(vacant) = wanted.entry(ip)
         {
             vacant.insert(kind);

@@ -9,7 +9,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use serde::{Deserialize, Serialize};
 
-use crate::abi;
 use crate::counters::Counter;
 use crate::error::{Error, Result};
 use crate::object::open_map;
@@ -19,8 +18,6 @@ use crate::units::IfIndex;
 use crate::verdict::Kind;
 
 pub(crate) const CHANNELS: &str = "the gate's channels";
-/// How many channels with an address of their own are counted one by one.
-pub const CHANNELS_MAX: usize = abi::CHANNELS;
 
 /// Where a packet is going.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -105,7 +102,7 @@ impl Seen {
 pub struct ChannelMapIds {
     /// Channel by channel.
     pub channels: u32,
-    /// Those beyond [`CHANNELS_MAX`], together.
+    /// Those beyond [`crate::abi::CHANNELS`], together.
     pub overflow: u32,
     /// What each CPU has counted lately.
     pub destinations: u32,
@@ -152,7 +149,7 @@ impl ChannelsReader {
 pub struct Channels {
     /// One by one.
     pub by_channel: BTreeMap<Channel, Seen>,
-    /// Those beyond the first [`CHANNELS_MAX`], together.
+    /// Those beyond the first [`crate::abi::CHANNELS`], together.
     pub overflow: Seen,
 }
 

@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::abi;
 use crate::accounts::until;
-pub use crate::address_table::LOCAL_ADDRESSES_MAX;
 use crate::address_table::{self, AddressTable};
 use crate::attach::{self, AttachMode, Attachment};
 use crate::attach_mode;
@@ -34,10 +33,11 @@ use crate::units::{IfIndex, MacAddr, Permille};
 use crate::verdict::Verdict;
 
 /// Whether the gate discards anything.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
     /// Discard what the kernel would drop.
+    #[default]
     On,
     /// Decide and count as if to discard, and pass every packet.
     Shadow,
@@ -297,7 +297,7 @@ impl Gate {
 
     /// Tells the gate the addresses for which its interface's packets are delivered, in place of those that it
     /// knew. Packets to any other address pass, and to those that are unsure, which count as this host's in a
-    /// packet's source. Addresses that stay are never missing meanwhile. At most [`LOCAL_ADDRESSES_MAX`] of a family
+    /// packet's source. Addresses that stay are never missing meanwhile. At most [`abi::LOCAL_ADDRESSES`] of a family
     /// are kept, the first ones.
     ///
     /// # Errors

@@ -23,8 +23,6 @@ use crate::sync::lock;
 use crate::sys::stat::Stat;
 use crate::units::{CpuId, Nanos};
 
-/// How many NAPI threads can be governed at once.
-pub const INPUTS_MAX: usize = abi::INPUTS;
 /// The CPU that a thread last ran on, in `/proc/PID/stat` (proc_pid_stat(5)).
 const PROCESSOR: usize = 39;
 const TRACEPOINTS: &str = "the governor's tracepoints";
@@ -87,7 +85,7 @@ impl InputCounters {
     }
 }
 
-/// The scheduler's tracepoints, watched for up to [`INPUTS_MAX`] NAPI threads while one of them wants that.
+/// The scheduler's tracepoints, watched for up to [`abi::INPUTS`] NAPI threads while one of them wants that.
 pub struct Inputs {
     shared: Arc<Shared>,
 }
@@ -120,12 +118,12 @@ impl Inputs {
             .map_err(Error::bpf("share", TRACEPOINTS))?;
         let shared = Shared {
             cpus: Mapped::of(skel.maps.cpus.as_fd(), cpus as usize)?,
-            inputs: Mapped::of(skel.maps.inputs.as_fd(), INPUTS_MAX)?,
-            strains: Mapped::of(skel.maps.strains.as_fd(), INPUTS_MAX)?,
+            inputs: Mapped::of(skel.maps.inputs.as_fd(), abi::INPUTS)?,
+            strains: Mapped::of(skel.maps.strains.as_fd(), abi::INPUTS)?,
             _strain: skel.progs.weir_strain.attach().map_err(Error::bpf("attach", TRACEPOINTS))?,
             accounts: Accounts::of(skel.maps.accounts.as_fd(), cpus)?,
             numbers,
-            free: Mutex::new((0..INPUTS_MAX as u32).rev().collect()),
+            free: Mutex::new((0..abi::INPUTS as u32).rev().collect()),
             watch: Mutex::new(Watch {
                 skel,
                 wanted_by: BTreeSet::new(),
@@ -140,12 +138,12 @@ impl Inputs {
     /// A NAPI thread, until the answer is dropped. It is not watched yet ([`Input::watch`]).
     ///
     /// # Errors
-    /// [`Error::Refused`] if there are [`INPUTS_MAX`] already.
+    /// [`Error::Refused`] if there are [`abi::INPUTS`] already.
     pub fn add(&self, thread: Pid) -> Result<Input> {
         let taken = lock(&self.shared.free).pop();
         let number = taken.ok_or_else(|| {
             Error::refused(
-                format!("{INPUTS_MAX} NAPI threads are governed already"),
+                format!("{} NAPI threads are governed already", abi::INPUTS),
                 "give interfaces fewer queues: `ethtool -L`",
             )
         })?;
@@ -357,7 +355,7 @@ struct Shared {
 impl Shared {
     /// Nobody is known to run or to wait, anywhere; what has been counted stays.
     fn forget_the_present(&self) {
-        for number in 0..INPUTS_MAX as u32 {
+        for number in 0..abi::INPUTS as u32 {
             let input = self.inputs.read(number);
             let forgotten = types::weir_input {
                 waiting: 0,

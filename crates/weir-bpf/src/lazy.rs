@@ -8,7 +8,6 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 use rustix::net::{AddressFamily, SocketType, ipproto, sockopt};
 use serde::{Deserialize, Serialize};
 
-use crate::abi;
 use crate::error::{Error, Result};
 use crate::gate::QueueProbe;
 use crate::mapped::Mapped;
@@ -17,9 +16,6 @@ use crate::record::each;
 use crate::skeleton::queue::types;
 use crate::skeleton::rings::RingsSkelBuilder;
 use crate::sys::netns;
-
-/// Most lazy sockets at once.
-pub const LAZY_SOCKETS_MAX: usize = abi::LAZY_SOCKETS;
 
 const PORT_BITS: usize = 64;
 const RING: &str = "a lazy socket's ring";

@@ -10,7 +10,8 @@ use libbpf_rs::{MapCore, MapMut, libbpf_sys, num_possible_cpus};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::channels::{self, CHANNELS, CHANNELS_MAX, Channel, Seen};
+use crate::abi;
+use crate::channels::{self, CHANNELS, Channel, Seen};
 use crate::error::{Error, Result};
 use crate::gate::Gate;
 use crate::skeleton::gate::types;
@@ -39,7 +40,7 @@ impl Default for Pruner {
     /// Channels are many when more than three quarters of their places are taken, and quiet after a
     /// minute.
     fn default() -> Self {
-        Self::new(CHANNELS_MAX / 4 * 3, Duration::from_secs(60))
+        Self::new(abi::CHANNELS / 4 * 3, Duration::from_secs(60))
     }
 }
 

@@ -19,9 +19,6 @@ use crate::skeleton::screen::{ScreenSkel, ScreenSkelBuilder, types};
 use crate::sys::netns::NetNs;
 use crate::sys::procfile::ProcFile;
 
-/// How many queues of a network namespace are followed.
-pub const QUEUES_MAX: usize = abi::SCREEN_QUEUES;
-
 const QUEUES: &str = "/proc/thread-self/net/netfilter/nfnetlink_queue";
 const HEARER: &str = "what hears the queues of user-mode screens";
 
@@ -110,7 +107,7 @@ impl Screens {
         })
     }
 
-    /// Tells the gates which queues there are. More than [`QUEUES_MAX`] are taken for none.
+    /// Tells the gates which queues there are. More than [`abi::SCREEN_QUEUES`] are taken for none.
     ///
     /// # Errors
     /// When the kernel does not tell whose they are.
@@ -123,8 +120,8 @@ impl Screens {
         }
         let netns = NetNs::current()?.number();
         let sockets = self.sockets()?;
-        let mut followed = [types::weir_screen_queue::default(); QUEUES_MAX];
-        let fits = queues.len() <= QUEUES_MAX;
+        let mut followed = [types::weir_screen_queue::default(); abi::SCREEN_QUEUES];
+        let fits = queues.len() <= abi::SCREEN_QUEUES;
         for (place, queue) in followed.iter_mut().zip(queues) {
             let socket = sockets.iter().find(|socket| socket.port_id == queue.port_id);
             place.sock = socket.map_or(0, |socket| socket.sock);
@@ -147,7 +144,7 @@ impl Screens {
     /// Tells the gates how many packets may wait in the queue at this place of those that are followed; none where it
     /// refuses none for their number.
     pub fn set_limit(&self, place: usize, limit: Option<u32>) {
-        if place < QUEUES_MAX {
+        if place < abi::SCREEN_QUEUES {
             let at = offset_of!(types::weir_screen, queue)
                 + place * size_of::<types::weir_screen_queue>()
                 + offset_of!(types::weir_screen_queue, limit);

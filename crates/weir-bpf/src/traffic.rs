@@ -28,10 +28,7 @@ use crate::test_run;
 use crate::units::{CpuId, IfIndex, Nice};
 
 use self::spec::{ETHERNET_LEN, refused};
-pub use self::spec::{Flaw, FlowSpec, Lengths, RAW_LEN_MAX, STAMP_LEN, Sources, Stamp, Transport};
-
-/// How many flows one generator mixes. Flows with a lower index go first when several are due.
-pub const FLOWS: usize = abi::TRAFFIC_FLOWS;
+pub use self::spec::{Flaw, FlowSpec, Lengths, STAMP_LEN, Sources, Stamp, Transport};
 
 /// Runs per system call, each of up to 32 looks at the clock. What ends the load ends the call, too.
 const RUNS_PER_CALL: i32 = 1 << 17;
@@ -70,7 +67,7 @@ pub struct Generator {
     /// The program's global variables, memory that the kernel shares with this process.
     globals: *mut types::bss,
     frame_len: usize,
-    configured: [bool; FLOWS],
+    configured: [bool; abi::TRAFFIC_FLOWS],
 }
 
 // SAFETY: `globals` points to a mapping that is never unmapped, and every access through it is a
@@ -106,7 +103,7 @@ impl Generator {
             _handed_link: handed_link,
             globals: ptr::from_mut(globals(skel.maps.bss_data.as_deref_mut())),
             frame_len: 0,
-            configured: [false; FLOWS],
+            configured: [false; abi::TRAFFIC_FLOWS],
         })
     }
 
@@ -114,13 +111,13 @@ impl Generator {
     /// it is not running.
     ///
     /// # Errors
-    /// A flow that contradicts itself, or more than [`FLOWS`].
+    /// A flow that contradicts itself, or more than [`abi::TRAFFIC_FLOWS`].
     #[allow(unsafe_code)]
     pub fn set_flows(&mut self, specs: &[FlowSpec]) -> Result<()> {
-        if specs.len() > FLOWS {
+        if specs.len() > abi::TRAFFIC_FLOWS {
             return Err(refused(format!("{} flows were asked for", specs.len())));
         }
-        let mut flows = [types::weir_traffic_flow::default(); FLOWS];
+        let mut flows = [types::weir_traffic_flow::default(); abi::TRAFFIC_FLOWS];
         let mut frames = Vec::new();
         for (flow, spec) in flows.iter_mut().zip(specs) {
             frames.push(template::write(spec, flow)?);
@@ -157,7 +154,7 @@ impl Generator {
         // SAFETY: the mapping is valid; each store is one aligned scalar, the flags last.
         unsafe {
             ptr::write_volatile(&raw mut (*self.globals).start_ns, monotonic_now().0);
-            for index in 0..FLOWS {
+            for index in 0..abi::TRAFFIC_FLOWS {
                 let flow = &raw mut (*self.globals).flows[index];
                 if self.configured[index] {
                     ptr::write_volatile(&raw mut (*flow).next_q16, 0);
@@ -171,7 +168,7 @@ impl Generator {
     /// Stops every flow: not one packet more is sent.
     #[allow(unsafe_code)]
     pub fn stop(&self) {
-        for index in 0..FLOWS {
+        for index in 0..abi::TRAFFIC_FLOWS {
             // SAFETY: the mapping is valid, and the store is one aligned scalar.
             unsafe { ptr::write_volatile(&raw mut (*self.globals).flows[index].enabled, 0) };
         }
@@ -180,7 +177,7 @@ impl Generator {
     /// What a flow has sent so far.
     #[allow(unsafe_code)]
     pub fn counts(&self, flow: usize) -> FlowCounts {
-        assert!(flow < FLOWS, "flow {flow} of {FLOWS}");
+        assert!(flow < abi::TRAFFIC_FLOWS, "flow {flow} of {}", abi::TRAFFIC_FLOWS);
         // SAFETY: the mapping is valid, and each load is one aligned scalar.
         unsafe {
             let flow = &raw const (*self.globals).flows[flow];

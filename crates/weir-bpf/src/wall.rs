@@ -9,7 +9,6 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, libbpf_sys};
 use rustix::io::Errno;
 use rustix::process::Pid;
 
-use crate::abi;
 use crate::accounts::{monotonic_now, until};
 use crate::counters::Counter;
 use crate::error::{Error, Result};
@@ -26,9 +25,6 @@ use crate::sys::tc::{FilterId, Hook};
 use crate::tc_bpf;
 use crate::test_run;
 use crate::units::IfIndex;
-
-/// Most rules, the default included.
-pub const RULES_MAX: usize = abi::WALL_RULES;
 
 pub(crate) const WALL: &str = "the wall";
 /// Before the filters of others: what one of them accepts, those behind it never see. "wall", in ASCII.

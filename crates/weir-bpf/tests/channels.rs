@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use common::{FAR_IP4, NEAR_IP4, NEAR_IP6, Network};
 use etherparse::PacketBuilder;
+use weir_bpf::abi;
 use weir_bpf::attach::AttachMode;
-use weir_bpf::channels::{CHANNELS_MAX, Channel, Channels, ChannelsReader, Seen, is_addressed};
+use weir_bpf::channels::{Channel, Channels, ChannelsReader, Seen, is_addressed};
 use weir_bpf::counters::Counter;
 use weir_bpf::gate::{Gate, Policy, QueueProbe};
 use weir_bpf::parser::{Fragment, Parse};
@@ -99,13 +100,13 @@ fn channels_beyond_the_bound_are_counted_together() {
     let _sockets: Vec<_> = ports.iter().map(|port| bench.network.bind("0.0.0.0", *port)).collect();
     let packets: Vec<Vec<u8>> =
         ports.iter().flat_map(|port| addresses.iter().map(|ip| bench.packet(*ip, *port))).collect();
-    assert!(packets.len() > CHANNELS_MAX + 1024, "beyond what the memories hold");
+    assert!(packets.len() > abi::CHANNELS + 1024, "beyond what the memories hold");
     bench.run(&packets);
     bench.run(&packets[..100]);
 
     let channels = bench.gate.channels().unwrap();
     assert!(channels.overflow.passed.packets > 0);
-    assert!(channels.by_channel.len() >= CHANNELS_MAX);
+    assert!(channels.by_channel.len() >= abi::CHANNELS);
     // A channel's packets are told to the table when another one takes its place in the destination cache. By then the
     // table may be full: by the seed of the hash that is so for some of them.
     let twice = |ip: &Ipv4Addr| {
@@ -155,7 +156,7 @@ fn quiet_channels_make_room_and_stay_counted() {
     }
 
     // Few now, but for those that the memories hold: nothing more goes.
-    let mut few = Pruner::new(CHANNELS_MAX, Duration::ZERO);
+    let mut few = Pruner::new(abi::CHANNELS, Duration::ZERO);
     bench.gate.prune_channels(&mut few, now).unwrap();
     assert_eq!(few.retired().channels, 0);
     // A channel that has been deleted begins again.

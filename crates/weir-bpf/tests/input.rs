@@ -18,7 +18,8 @@ use common::{NEAR_IP4, Network, wait_until};
 use rustix::net::sockopt;
 use rustix::process::Pid;
 use weir_bpf::Error;
-use weir_bpf::input::{INPUTS_MAX, Input, InputCounters};
+use weir_bpf::abi;
+use weir_bpf::input::{Input, InputCounters};
 use weir_bpf::sys::sched::SchedPolicy;
 use weir_bpf::sys::{ethtool, sched};
 use weir_bpf::traffic::Generator;
@@ -519,11 +520,11 @@ fn places_are_limited_and_come_back() {
     let bench = Bench::new();
     // Numbers that no thread has: PID_MAX_LIMIT is 2^22.
     let add = |n: usize| bench.inputs.add(Pid::from_raw((1 << 22) + 1 + n as i32).unwrap());
-    let mut added: Vec<Input> = (0..INPUTS_MAX).map(|n| add(n).unwrap()).collect();
-    let refused = add(INPUTS_MAX).err().unwrap();
+    let mut added: Vec<Input> = (0..abi::INPUTS).map(|n| add(n).unwrap()).collect();
+    let refused = add(abi::INPUTS).err().unwrap();
     assert!(matches!(refused, Error::Refused { .. }), "{refused}");
     let given_back = added.swap_remove(7).number();
-    let next = add(INPUTS_MAX).unwrap();
+    let next = add(abi::INPUTS).unwrap();
     assert_eq!(next.number(), given_back);
     assert!(added.iter().all(|input| input.number() != next.number()));
 }

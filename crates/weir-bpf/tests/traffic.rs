@@ -13,12 +13,11 @@ use std::time::Duration;
 
 use common::{FAR_IP4, FAR_IP6, NEAR_IP4, NEAR_IP6, Network, wait_until};
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SocketType, sockopt};
+use weir_bpf::abi;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::snmp;
 use weir_bpf::sys::sysfs::NetSysfs;
-use weir_bpf::traffic::{
-    Flaw, FlowSpec, Generator, Lengths, RAW_LEN_MAX, STAMP_LEN, Sources, Stamp, Transport,
-};
+use weir_bpf::traffic::{Flaw, FlowSpec, Generator, Lengths, STAMP_LEN, Sources, Stamp, Transport};
 use weir_bpf::units::{MacAddr, PacketsPerSec};
 
 const PORT: u16 = 6000;
@@ -341,7 +340,7 @@ fn flows_of_all_sorts_share_a_generator() {
     let network = Network::new();
     let sockets = [(NEAR_IP4, PORT), (NEAR_IP6, PORT), (NEAR_IP4, PORT + 1)]
         .map(|(near, port)| keeper(&network, near, port));
-    let mut frame = vec![0xee; RAW_LEN_MAX];
+    let mut frame = vec![0xee; abi::TRAFFIC_START_LEN];
     frame[..6].copy_from_slice(&network.near_mac.0);
     let v4 = flow(&network, Transport::Udp, (FAR_IP4, NEAR_IP4));
     let pace = |flow| FlowSpec { rate: Some(PacketsPerSec(2_000.0)), ..flow };
@@ -489,7 +488,7 @@ fn a_raw_frame_arrives_byte_for_byte() {
         frame[12..14].copy_from_slice(&EXPERIMENTAL.to_be_bytes());
         frame
     };
-    let frames = [RAW_LEN_MAX, 14, 61].map(frame);
+    let frames = [abi::TRAFFIC_START_LEN, 14, 61].map(frame);
     let pace = |frame: &Vec<u8>| FlowSpec {
         rate: Some(PacketsPerSec(1_000.0)),
         ..FlowSpec::raw(frame.clone())
@@ -541,7 +540,7 @@ fn contradictory_flows_are_refused() {
         FlowSpec { port: (0, 0), ..of(Transport::Solicitation { hop_limit: 255 }) },
         FlowSpec { frame: vec![0; 60], ..good.clone() },
         FlowSpec::raw(vec![0; 13]),
-        FlowSpec::raw(vec![0; RAW_LEN_MAX + 1]),
+        FlowSpec::raw(vec![0; abi::TRAFFIC_START_LEN + 1]),
     ];
     for spec in bad {
         assert!(generator.set_flows(std::slice::from_ref(&spec)).is_err(), "{spec:?}");

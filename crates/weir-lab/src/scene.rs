@@ -212,7 +212,7 @@ pub enum Books {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scene {
     pub apps: Vec<App>,
-    /// From the generator, light ones first; at most [`weir_bpf::traffic::FLOWS`].
+    /// From the generator, light ones first; at most [`weir_bpf::abi::TRAFFIC_FLOWS`].
     pub flows: Vec<Flow>,
     pub client: Option<Client>,
     /// The same, if nobody here wrote it, with what the case adds to its arguments. It runs for the window, in whole

@@ -2,12 +2,8 @@
 
 use std::net::IpAddr;
 
-use crate::abi;
 use crate::error::Error;
 use crate::units::{MacAddr, PacketsPerSec};
-
-/// Length of the longest [`FlowSpec::frame`], bytes.
-pub const RAW_LEN_MAX: usize = abi::TRAFFIC_START_LEN;
 
 pub(super) const ETHERNET_LEN: usize = 14;
 /// Longest frame that an Ethernet interface takes, without its checksum.
@@ -164,7 +160,7 @@ pub struct FlowSpec {
     /// UDP or echo payload; of no effect on TCP and solicitations.
     pub lengths: Lengths,
     /// For [`Transport::Raw`] alone, for which all else but the pace is void: a frame from its
-    /// Ethernet header on, 14 to [`RAW_LEN_MAX`] bytes.
+    /// Ethernet header on, 14 to [`crate::abi::TRAFFIC_START_LEN`] bytes.
     pub frame: Vec<u8>,
     /// Packets per second; `None`: as many as the CPU can.
     pub rate: Option<PacketsPerSec>,

@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::payloads::Payloads;
 use super::spec::{
-    ETHERNET_LEN, FRAME_LEN_MAX, Flaw, FlowSpec, RAW_LEN_MAX, STAMP_LEN, Sources, Transport,
-    refused,
+    ETHERNET_LEN, FRAME_LEN_MAX, Flaw, FlowSpec, STAMP_LEN, Sources, Transport, refused,
 };
+use crate::abi;
 use crate::error::Result;
 use crate::skeleton::traffic::types;
 use crate::units::PacketsPerSec;
@@ -56,7 +56,7 @@ pub(super) fn write(spec: &FlowSpec, flow: &mut types::weir_traffic_flow) -> Res
         let stamp_len = if flow.stamp_at > 0 { STAMP_LEN } else { 0 };
         ([start, vec![0; stamp_len]].concat(), len)
     };
-    if !(ETHERNET_LEN..=FRAME_LEN_MAX).contains(&len) || start.len() > RAW_LEN_MAX {
+    if !(ETHERNET_LEN..=FRAME_LEN_MAX).contains(&len) || start.len() > abi::TRAFFIC_START_LEN {
         return Err(refused(format!("a frame of {len} bytes")));
     }
     flow.start[..start.len()].copy_from_slice(&start);

@@ -96,7 +96,7 @@ mod tests {
                     assert_ne!(scene, Scene::default(), "{}", case.name);
                     let named = case.against.is_none_or(|other| known(experiment, other));
                     assert!(named, "{}", case.name);
-                    assert!(scene.flows.len() <= weir_bpf::traffic::FLOWS, "{}", case.name);
+                    assert!(scene.flows.len() <= weir_bpf::abi::TRAFFIC_FLOWS, "{}", case.name);
                     let first_flood = scene.flows.iter().position(|flow| !flow.light);
                     let last_light = scene.flows.iter().rposition(|flow| flow.light);
                     assert!(last_light < first_flood || first_flood.is_none(), "{}", case.name);

@@ -21,10 +21,11 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrV6, SocketFlags, SocketType};
 use rustix::net::{ipproto, sendto, socket_with};
 use signal_hook::consts::signal::SIGUSR1;
+use weir_bpf::abi;
 use weir_bpf::sys::caps::Capability;
 use weir_bpf::sys::link::Links;
 use weir_bpf::units::IfIndex;
-use weir_bpf::wall::{self, Asked, Options, RULES_MAX, Reader, Wall};
+use weir_bpf::wall::{self, Asked, Options, Reader, Wall};
 
 use self::args::{Fail, Place, ScreenArgs};
 use self::print::{Printer, Tally};
@@ -48,7 +49,7 @@ const BELIEVED: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_secs(1);
 /// How many packets are judged before anything else is looked at.
 const BATCH: usize = 1024;
-/// Far more than [`RULES_MAX`] rules take.
+/// Far more than [`abi::WALL_RULES`] rules take.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 /// Room for packets that wait: about 2,000 long ones, or 10,000 short ones.
 const RING_BYTES: u32 = 4 << 20;
@@ -218,9 +219,9 @@ fn read(path: &Path) -> Result<Rules> {
             "write the rules, or, if that is what is wanted, one line: drop",
         ));
     }
-    if rules.0.len() >= RULES_MAX {
+    if rules.0.len() >= abi::WALL_RULES {
         let problem = format!("{} has {} rules", path.display(), rules.0.len());
-        return Err(Error::refused(problem, format!("{} are the most", RULES_MAX - 1)));
+        return Err(Error::refused(problem, format!("{} are the most", abi::WALL_RULES - 1)));
     }
     Ok(rules)
 }
