@@ -19,7 +19,9 @@ impl fmt::Display for CpuId {
 }
 
 /// Kernel's number of a network interface, unique within one network namespace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct IfIndex(pub u32);
 

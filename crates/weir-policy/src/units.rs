@@ -79,7 +79,7 @@ impl From<Nanos> for Duration {
 }
 
 /// A part of a whole, 0 to 1. Written as a percentage.
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Share(f64);
 

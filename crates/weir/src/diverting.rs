@@ -122,7 +122,7 @@ impl Diverting {
 
     /// Whether the gate must pass everything: also what has changed and is not read yet may divert.
     pub fn passes_all(&self) -> bool {
-        self.stale || self.found.iter().any(Diversion::passes)
+        self.stale || self.found.iter().any(|it| it.kind.passes())
     }
 
     /// Tells the gate.
@@ -138,7 +138,7 @@ impl Diverting {
 
     /// The first that may take packets elsewhere, some or all.
     pub fn elsewhere(&self) -> Option<&Diversion> {
-        self.found.iter().find(|one| one.passes() || one.kind.translates())
+        self.found.iter().find(|one| one.kind.passes() || one.kind.translates())
     }
 
     /// What there is.
@@ -174,7 +174,8 @@ fn news(before: &[Diversion], now: &[Diversion]) -> Vec<String> {
         news.extend(now.iter().find(|one| one.kind == *kind).map(Diversion::to_string));
     }
     let gone: Vec<&DiversionKind> = known.difference(&current).collect();
-    let discards_again = before.iter().any(Diversion::passes) && !now.iter().any(Diversion::passes);
+    let discards_again =
+        before.iter().any(|it| it.kind.passes()) && !now.iter().any(|it| it.kind.passes());
     for (at, kind) in gone.iter().enumerate() {
         let last = at + 1 == gone.len();
         let then = if last && discards_again { "; the gate discards again" } else { "" };

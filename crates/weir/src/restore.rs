@@ -7,6 +7,7 @@ use crate::knob::Returns;
 use crate::lazy;
 use crate::lock::{Attempt, Lock, Purpose};
 use crate::statefile::State;
+use crate::status::keys;
 use crate::task::Task;
 
 /// What was done about one interface's leftovers.
@@ -91,13 +92,7 @@ pub fn reset(host: &Host, interfaces: &[String]) -> Result<Reset> {
 }
 
 fn keys_to_reset(host: &Host, interfaces: &[String]) -> Result<Vec<Key>> {
-    let mut keys = Vec::new();
-    for name in host.dir.names()? {
-        let Some(key) = Key::of_file(&name, STATE_SUFFIX) else { continue };
-        if key.netns == host.netns {
-            keys.push(key);
-        }
-    }
+    let keys = keys(&host.dir, STATE_SUFFIX, Some(host.netns))?;
     if interfaces.is_empty() {
         return Ok(keys);
     }

@@ -37,7 +37,7 @@ pub const SCHEMA: u32 = 1;
 const SILENT: Duration = Duration::from_secs(5);
 
 /// One protected interface.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct InterfaceStatus {
     /// Version of this shape.
     pub schema: u32,
@@ -144,8 +144,8 @@ impl From<&Diversion> for DiversionStatus {
             kind: diversion.kind,
             description: diversion.kind.what().into(),
             detail: diversion.detail.clone(),
-            passes_all: diversion.passes(),
-            cost: diversion.cost(),
+            passes_all: diversion.kind.passes(),
+            cost: diversion.kind.cost(),
             ports: diversion.ports.clone(),
         }
     }
@@ -238,41 +238,17 @@ impl InterfaceStatus {
         let now = clock::timestamp(SystemTime::now());
         Self {
             schema: SCHEMA,
-            running: false,
             loss: Some(why),
-            lost: Vec::new(),
-            silent_for: None,
             pid: i32::try_from(std::process::id()).unwrap_or(i32::MAX),
-            guardian_pid: 0,
             interface: interface.into(),
-            ifindex: IfIndex(0),
             netns,
-            attach: AttachMode::Tcx,
             attach_reason: "not attached yet".into(),
-            counters_map_id: 0,
-            channel_map_ids: ChannelMapIds::default(),
-            retired: Retired::default(),
             policy: settings.policy,
-            sleep: SleepStatus::default(),
-            nice: None,
-            governed: Vec::new(),
-            shares_enforced: false,
             user_share: settings.governor.user_share,
             prefer: settings.governor.prefer,
-            not_threaded: None,
-            no_syn_cookies: None,
-            softirq_limit: None,
-            napi_threads: Vec::new(),
-            diversions: Vec::new(),
-            notes: Vec::new(),
-            bypassed: 0,
             since: now.clone(),
             updated: now,
-            verdicts: Vec::new(),
-            reasons: Vec::new(),
-            rates: Rates::default(),
-            drops: Drops::default(),
-            knobs: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -362,7 +338,7 @@ fn malformed(dir: &RunDir, name: &str, problem: String) -> Error {
 }
 
 /// Whose files there are, in one network namespace or in all.
-fn keys(dir: &RunDir, suffix: &str, netns: Option<u64>) -> Result<Vec<Key>> {
+pub(crate) fn keys(dir: &RunDir, suffix: &str, netns: Option<u64>) -> Result<Vec<Key>> {
     let names = dir.names()?;
     let keys = names.iter().filter_map(|name| Key::of_file(name, suffix));
     Ok(keys.filter(|key| netns.is_none_or(|netns| netns == key.netns)).collect())

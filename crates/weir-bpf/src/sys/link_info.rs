@@ -87,12 +87,7 @@ pub enum XdpMode {
 
 impl fmt::Display for XdpMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Native => "native",
-            Self::Generic => "generic",
-            Self::Offload => "offload",
-            Self::Multi => "multi",
-        })
+        self.serialize(f)
     }
 }
 

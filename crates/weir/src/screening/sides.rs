@@ -132,7 +132,7 @@ impl Sides {
 impl Way {
     /// What may take packets elsewhere.
     fn passes(&self) -> Option<&Diversion> {
-        self.diverting.found().iter().find(|one| one.passes())
+        self.diverting.found().iter().find(|one| one.kind.passes())
     }
 
     fn say(&mut self) {

@@ -45,16 +45,6 @@ impl Diversion {
     pub(super) fn unknown(what: &str, why: impl fmt::Display) -> Self {
         Self::new(DiversionKind::Unknown, format!("{what}: {why}"))
     }
-
-    /// Whether the gate must pass every packet because of it.
-    pub fn passes(&self) -> bool {
-        self.kind.passes()
-    }
-
-    /// What it costs, and what can be done about it.
-    pub fn cost(&self) -> String {
-        self.kind.cost()
-    }
 }
 
 impl fmt::Display for Diversion {
