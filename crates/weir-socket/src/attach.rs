@@ -1,7 +1,5 @@
 //! Asking the daemon for a ring.
 
-use std::io::{IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
@@ -9,12 +7,13 @@ use std::time::{Duration, Instant};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::sockopt::Timeout;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recvmsg, sendmsg,
-    socket_with, sockopt,
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, socket_with,
+    sockopt,
 };
 
-use crate::protocol::{HEADER_BYTES, RING_BYTES_MAX, Reply, Request, TEXT_BYTES_MAX, socket_path};
+use crate::protocol::{
+    HEADER_BYTES, RING_BYTES_MAX, Reply, Request, TEXT_BYTES_MAX, receive, send, socket_path,
+};
 use crate::ring::Ring;
 use crate::sys;
 
@@ -75,12 +74,14 @@ pub(crate) fn attach(socket: BorrowedFd<'_>, ring_bytes: u64) -> Result<Attached
     let bytes = usize::try_from(ring_bytes.min(RING_BYTES_MAX)).unwrap_or(usize::MAX);
     drop(Ring::room(bytes).map_err(failed("map the ring"))?);
     drop(fcntl_dupfd_cloexec(&connection, 0).map_err(failed("take the ring"))?);
-    let request = Request { ring_bytes };
-    within(&connection, Timeout::Send, deadline, || send(&connection, socket, request))
-        .map_err(failed("ask weir"))?;
-    let (reply, ring) = within(&connection, Timeout::Recv, deadline, || receive(&connection))
-        .map_err(failed("read weir's answer"))?;
-    match (Reply::decode(&reply)?, ring) {
+    let request = Request { ring_bytes }.encode();
+    let ask = || send(&connection, &request, &[socket], SendFlags::empty());
+    within(&connection, Timeout::Send, deadline, ask).map_err(failed("ask weir"))?;
+    let mut reply = [0; HEADER_BYTES + TEXT_BYTES_MAX];
+    let hear = || receive(&connection, &mut reply, RecvFlags::empty());
+    let (bytes, ring) =
+        within(&connection, Timeout::Recv, deadline, hear).map_err(failed("read weir's answer"))?;
+    match (Reply::decode(&reply[..bytes])?, ring.into_iter().next()) {
         (Reply::Refused(why), _) => Err(Ordinary::Refused(why)),
         (Reply::Ring { .. }, None) => Err(crate::protocol::Malformed::Foreign.into()),
         (Reply::Ring { bytes }, Some(fd)) => {
@@ -137,7 +138,7 @@ fn within<T>(
     connection: &OwnedFd,
     which: Timeout,
     deadline: Instant,
-    call: impl Fn() -> rustix::io::Result<T>,
+    mut call: impl FnMut() -> rustix::io::Result<T>,
 ) -> rustix::io::Result<T> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -166,33 +167,4 @@ fn connect(netns_cookie: u64, deadline: Instant) -> Result<OwnedFd, Ordinary> {
         Err(Errno::ACCESS) => Err(Ordinary::NotAllowed),
         Err(errno) => Err(failed(errno)),
     }
-}
-
-fn send(connection: &OwnedFd, socket: BorrowedFd<'_>, request: Request) -> rustix::io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    let fds = [socket];
-    if !control.push(SendAncillaryMessage::ScmRights(&fds)) {
-        return Err(Errno::NOBUFS);
-    }
-    let message = request.encode();
-    sendmsg(connection, &[IoSlice::new(&message)], &mut control, SendFlags::NOSIGNAL).map(drop)
-}
-
-fn receive(connection: &OwnedFd) -> rustix::io::Result<(Vec<u8>, Option<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut message = vec![0; HEADER_BYTES + TEXT_BYTES_MAX];
-    let received = recvmsg(
-        connection.as_fd(),
-        &mut [IoSliceMut::new(&mut message)],
-        &mut control,
-        RecvFlags::CMSG_CLOEXEC,
-    )?;
-    message.truncate(received.bytes);
-    let fds = control.drain().filter_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
-        _ => None,
-    });
-    Ok((message, fds.flatten().next()))
 }

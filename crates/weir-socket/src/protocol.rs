@@ -2,7 +2,16 @@
 //! the ring. Each is one message of a `SOCK_SEQPACKET` socket. The registration lasts as long as the connection: until
 //! the program has closed it, or shut it down.
 
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
 
 const MAGIC: [u8; 8] = *b"weirlazy";
 const VERSION: u32 = 1;
@@ -28,6 +37,44 @@ pub fn socket_name(netns_cookie: u64) -> String {
 /// Whether a file has such a name.
 pub fn is_socket_name(name: &str) -> bool {
     name.strip_prefix("lazy-").is_some_and(|rest| rest.ends_with(".sock"))
+}
+
+/// Sends a message with up to eight descriptors; no signal comes of it.
+///
+/// # Errors
+/// The kernel's answer.
+pub fn send(
+    socket: impl AsFd,
+    message: &[u8],
+    fds: &[BorrowedFd<'_>],
+    flags: SendFlags,
+) -> rustix::io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
+        return Err(Errno::NOBUFS);
+    }
+    sendmsg(socket, &[IoSlice::new(message)], &mut control, flags | SendFlags::NOSIGNAL).map(drop)
+}
+
+/// Receives a message: its length, and up to eight descriptors that came with it.
+///
+/// # Errors
+/// The kernel's answer.
+pub fn receive(
+    socket: impl AsFd,
+    message: &mut [u8],
+    flags: RecvFlags,
+) -> rustix::io::Result<(usize, Vec<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [IoSliceMut::new(message)];
+    let received = recvmsg(socket, &mut parts, &mut control, flags | RecvFlags::CMSG_CLOEXEC)?;
+    let fds = control.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+        _ => None,
+    });
+    Ok((received.bytes, fds.flatten().collect()))
 }
 
 /// "Make the socket that comes with this lazy."

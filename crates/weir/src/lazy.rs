@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
-use rustix::net::{SocketFlags, UCred, accept_with, sockopt};
+use rustix::net::{SendFlags, SocketFlags, UCred, accept_with, sockopt};
 use rustix::process::{Resource, Uid, getrlimit};
 use weir_bpf::abi;
 use weir_bpf::features::rings_are_safe;
@@ -26,7 +26,7 @@ use weir_bpf::sync::lock;
 use weir_bpf::sys::divert::{Filters, cgroup_programs};
 use weir_bpf::sys::link::Links;
 use weir_bpf::units::IfIndex;
-use weir_socket::protocol::Reply;
+use weir_socket::protocol::{Reply, send};
 
 use crate::error::{Error, Result};
 use crate::host::name_of;
@@ -319,13 +319,13 @@ impl Server {
             Ok((ring, fd)) => {
                 client.ring = Some(ring);
                 let reply = Reply::Ring { bytes: ring.bytes };
-                match clerk::send(&client, &reply.encode(), Some(fd.as_fd())) {
-                    true => self.clients.push(client),
-                    false => self.forget(client),
+                match send(&client, &reply.encode(), &[fd.as_fd()], SendFlags::DONTWAIT) {
+                    Ok(()) => self.clients.push(client),
+                    Err(_) => self.forget(client),
                 }
             }
             Err(why) => {
-                clerk::send(&client, &Reply::Refused(why).encode(), None);
+                let _ = send(&client, &Reply::Refused(why).encode(), &[], SendFlags::DONTWAIT);
                 self.forget(client);
             }
         }

@@ -6,8 +6,6 @@
 //! blocked keeps its own user from getting lazy sockets until it is killed, and nobody else.
 
 use std::collections::VecDeque;
-use std::io::{IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -15,14 +13,13 @@ use std::time::Instant;
 
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType,
-    recvmsg, sendmsg, shutdown, socketpair, sockopt,
+    AddressFamily, RecvAncillaryBuffer, RecvFlags, ReturnFlags, SendFlags, Shutdown, SocketFlags,
+    SocketType, recvmsg, shutdown, socketpair, sockopt,
 };
 use serde::{Deserialize, Serialize};
 use weir_bpf::lazy::LazySocket;
 use weir_bpf::sys::caps::{self, CapabilitySet};
-use weir_socket::protocol::{HEADER_BYTES, Request};
+use weir_socket::protocol::{HEADER_BYTES, Request, receive, send};
 
 use super::{ASK_WITHIN, LOOK_EVERY};
 use crate::error::{Error, Result};
@@ -125,10 +122,10 @@ impl<T: AsFd> Clerk<T> {
         self.since = Instant::now();
         let Some(first) = self.queue.front() else { return Ok(()) };
         let sent = match &self.process {
-            Some(process) => send(&process.socket, &[0], Some(first.as_fd())),
+            Some(process) => send(&process.socket, &[0], &[first.as_fd()], SendFlags::DONTWAIT),
             None => return self.start(),
         };
-        if !sent {
+        if sent.is_err() {
             self.end();
         }
         Ok(())
@@ -190,7 +187,8 @@ pub fn run() -> Result<()> {
         let said = listen_to(&connection);
         drop(connection);
         let said = serde_json::to_vec(&said).unwrap_or_default();
-        send(&daemon, &said[..said.len().min(SAID_BYTES_MAX)], None);
+        // If it was not sent, the daemon is gone or ends this.
+        let _ = send(&daemon, &said[..said.len().min(SAID_BYTES_MAX)], &[], SendFlags::DONTWAIT);
     }
 }
 
@@ -220,6 +218,7 @@ fn read_request(connection: &OwnedFd) -> Said {
     if bytes == 0 && fds.is_empty() {
         return Said::Nothing;
     }
+    // There is room for more, so that a second one is noticed.
     let socket = fds.pop().filter(|_| fds.is_empty());
     let asked = Request::decode(&message[..bytes]).map_err(|error| error.to_string());
     let asked = asked.and_then(|request| {
@@ -231,32 +230,4 @@ fn read_request(connection: &OwnedFd) -> Said {
         Ok((socket, ring_bytes)) => Said::Asked { socket, ring_bytes },
         Err(why) => Said::Wrong(why),
     }
-}
-
-fn receive(
-    socket: impl AsFd,
-    message: &mut [u8],
-    flags: RecvFlags,
-) -> rustix::io::Result<(usize, Vec<OwnedFd>)> {
-    // One more than any message should have.
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut parts = [IoSliceMut::new(message)];
-    let received = recvmsg(socket, &mut parts, &mut control, flags | RecvFlags::CMSG_CLOEXEC)?;
-    let fds = control.drain().filter_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
-        _ => None,
-    });
-    Ok((received.bytes, fds.flatten().collect()))
-}
-
-/// Whether it was sent: nobody is waited for.
-pub(super) fn send(socket: impl AsFd, message: &[u8], fd: Option<BorrowedFd<'_>>) -> bool {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    if !fd.as_slice().is_empty() && !control.push(SendAncillaryMessage::ScmRights(fd.as_slice())) {
-        return false;
-    }
-    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    sendmsg(socket, &[IoSlice::new(message)], &mut control, flags).is_ok()
 }

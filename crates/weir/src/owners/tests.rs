@@ -2,24 +2,21 @@
 
 mod sandbox;
 
-use std::io::{IoSlice, IoSliceMut, Read};
-use std::mem::MaybeUninit;
+use std::io::Read;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketType, sockopt,
-};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, sockopt};
 use weir_bpf::channels::Channel;
 use weir_bpf::holders::SchedClass;
 use weir_bpf::units::{IfIndex, Nice, Uid};
 use weir_bpf::verdict::Kind;
+use weir_socket::protocol;
 
 use self::sandbox::{Sleeper, bound, sandbox};
 use super::*;
@@ -126,12 +123,7 @@ fn a_passed_socket_is_its_receivers() {
     sandbox(|| {
         let socket = bound("127.0.0.1:5000");
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let fds = [socket.as_fd()];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
-        let data = [IoSlice::new(b"x")];
-        rustix::net::sendmsg(&ours, &data, &mut control, SendFlags::empty()).unwrap();
+        protocol::send(&ours, b"x", &[socket.as_fd()], SendFlags::empty()).unwrap();
         drop(socket);
         // On its way it is nobody's, but still there.
         for mut owners in ways() {
@@ -155,18 +147,7 @@ fn a_passed_socket_is_its_receivers() {
 /// The receiver of the test above: a process of its own, with its end of the pair as standard input.
 fn receive_a_socket() {
     let stdin = std::io::stdin();
-    let mut byte = [0];
-    let mut data = [IoSliceMut::new(&mut byte)];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    rustix::net::recvmsg(&stdin, &mut data, &mut control, RecvFlags::empty()).unwrap();
-    let received: Vec<OwnedFd> = control
-        .drain()
-        .flat_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(fds) => fds.collect::<Vec<_>>(),
-            _ => Vec::new(),
-        })
-        .collect();
+    let (_, received) = protocol::receive(&stdin, &mut [0], RecvFlags::empty()).unwrap();
     assert_eq!(received.len(), 1);
     // Until the sender has ended.
     let _ = stdin.lock().read(&mut [0]);

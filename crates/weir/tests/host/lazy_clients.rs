@@ -1,8 +1,7 @@
 //! Programs that ask for lazy sockets, and mean no good: they hurt nobody but themselves.
 
 use std::fs::File;
-use std::io::{IoSlice, IoSliceMut, Write};
-use std::mem::MaybeUninit;
+use std::io::Write;
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -13,14 +12,13 @@ use crate::common::lazy::{LAZY, lazy_socket};
 use crate::common::*;
 use rustix::fs::{Gid, Uid};
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg,
-    sendmsg, socket_with, sockopt,
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect,
+    socket_with, sockopt,
 };
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use weir_bpf::sys::netns;
-use weir_socket::protocol::{HEADER_BYTES, Reply, Request, TEXT_BYTES_MAX, socket_path};
+use weir_socket::protocol::{self, HEADER_BYTES, Reply, Request, TEXT_BYTES_MAX, socket_path};
 
 const NOBODY: u32 = 65534;
 const MIB: u64 = 1 << 20;
@@ -57,26 +55,14 @@ fn open(path: &Path) -> OwnedFd {
 
 /// Whether it could be sent.
 fn send(client: &OwnedFd, message: &[u8], fds: &[BorrowedFd<'_>]) -> bool {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    assert!(fds.is_empty() || control.push(SendAncillaryMessage::ScmRights(fds)));
-    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    sendmsg(client, &[IoSlice::new(message)], &mut control, flags).is_ok()
+    protocol::send(client, message, fds, SendFlags::DONTWAIT).is_ok()
 }
 
 /// The answer, or `None` at the connection's end.
 fn answer(client: &OwnedFd) -> Option<(Reply, Option<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut message = [0; HEADER_BYTES + TEXT_BYTES_MAX];
-    let mut parts = [IoSliceMut::new(&mut message)];
-    let received = recvmsg(client, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC).unwrap();
-    let fds = control.drain().filter_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
-        _ => None,
-    });
-    let ring = fds.flatten().next();
-    (received.bytes > 0).then(|| (Reply::decode(&message[..received.bytes]).unwrap(), ring))
+    let (bytes, fds) = protocol::receive(client, &mut message, RecvFlags::empty()).unwrap();
+    (bytes > 0).then(|| (Reply::decode(&message[..bytes]).unwrap(), fds.into_iter().next()))
 }
 
 /// A connection, and its ring, for a socket that nobody else has.
