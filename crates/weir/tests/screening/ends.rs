@@ -308,7 +308,7 @@ fn frame(ethertype: u16, payload: &[u8]) -> Vec<u8> {
 /// A UDP datagram from the client, from port 4000 to 5000, with these options.
 fn ip4(to: [u8; 4], options: &[u8]) -> Vec<u8> {
     let header_len = 20 + options.len() as u8;
-    let header = [0x40 | header_len / 4, 0, 0, header_len + 8, 0, 0, 0, 0, 64, 17, 0, 0];
+    let header = [0x40 | (header_len / 4), 0, 0, header_len + 8, 0, 0, 0, 0, 64, 17, 0, 0];
     let udp = [0x0f, 0xa0, 0x13, 0x88, 0, 8, 0, 0];
     frame(0x0800, &[&header[..], &[198, 18, 0, 2], &to, options, &udp].concat())
 }
