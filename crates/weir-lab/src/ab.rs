@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::arm::{Arm, DaemonSpec};
+use crate::arm::{Arm, DaemonSpec, LABELS};
 use crate::difference::{Compared, Part, Row, logarithm, speed_warning, together};
 use crate::error::{Error, Result};
 use crate::experiment::Experiment;
@@ -18,9 +18,6 @@ use crate::view::View;
 /// Pairs of trials at each point, unless asked otherwise: enough for ten figures of merit
 /// ([`Design::needed`]).
 const PAIRS: u32 = 10;
-
-/// What the names of two sides begin with.
-pub const LABELS: [&str; 2] = ["A: ", "B: "];
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Side {

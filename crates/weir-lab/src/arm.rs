@@ -132,6 +132,9 @@ const NO_QUOTA: &str = "unlimited";
 /// What two shell commands, or none, buy: weir is judged against the best of these.
 pub const BASELINES: [&str; 4] = ["stock", "threaded", "niced", "batch"];
 
+/// What the names of two sides of a comparison begin with.
+pub const LABELS: [&str; 2] = ["A: ", "B: "];
+
 /// Those in which an idle host takes least of the tested CPU, the quietest first: what is measured once
 /// for all arms, without packets, is measured in these.
 pub const QUIET: [&str; 6] = ["threaded", "niced", "gate", "idle-weir", "weir-native", "softirq"];

@@ -136,7 +136,9 @@ pub fn run(args: LabArgs, check: CheckOptions) -> Result<ExitCode> {
         LabCommand::Run(args) => return run_experiments(args, check),
         LabCommand::Ab(args) => compare_builds(&args, check)?,
         LabCommand::Compare { a, b } => print(&compare::files(&a, &b)?.text())?,
-        LabCommand::Report { dir, .. } if dir.is_file() => print(&ab::kept(&dir)?.text())?,
+        LabCommand::Report { dir, markdown: false, into } if dir.is_file() && into.is_empty() => {
+            print(&ab::kept(&dir)?.text())?
+        }
         LabCommand::Report { dir, markdown, into } => {
             let runs = store::read_all(&dir)?;
             if runs.is_empty() {
@@ -297,7 +299,7 @@ fn run_experiments(mut args: RunArgs, check: CheckOptions) -> Result<ExitCode> {
 
 fn compare_builds(args: &AbArgs, check: CheckOptions) -> Result<()> {
     let stop = Stop::on_signals()?;
-    let [a, b] = ab::LABELS;
+    let [a, b] = arm::LABELS;
     let sides = [ab::Side::parse(a, &args.a)?, ab::Side::parse(b, &args.b)?];
     let seed = args.seed.unwrap_or_else(|| u64::from(fastrand::u32(..)));
     let mut named = args.which.experiments();

@@ -154,8 +154,8 @@ impl Search {
 
     /// What is known in an arm so far, and the next rate, if there is one; `None`: it needs no search.
     pub fn so_far(&self, view: &View<'_>, arm: &str) -> Option<(Bracket, Option<f64>)> {
-        let passes = |t: &Trial| Some((t.get(&m::offered_pps)?, (self.passes)(view, t)));
-        let trials = self.trials(view, arm).filter_map(passes);
+        let offered = |trial: &Trial| trial.get(&m::offered_pps).unwrap_or(trial.load.pps());
+        let trials = self.trials(view, arm).map(|t| (offered(t), (self.passes)(view, t)));
         let quick = view.run.head.quick;
         let (steps, majority) = (self.steps.of(quick), self.majority.of(quick));
         Some(bisect((self.between)(view, arm, self.of)?, steps, majority, trials))

@@ -303,7 +303,7 @@ pub fn run(plan: &Plan<'_>, store: &mut Store, stop: &Stop) -> Result<Run> {
     let identity = plan.identity(&head)?;
     let mut run = Run { head, trials: vec![] };
     if store.begin(&identity, &mut run)? {
-        say(format!("{}: already measured", experiment.name));
+        say(format!("{0}: already measured; anew without {0}.partial", experiment.name));
         return Ok(run);
     }
     if !run.trials.is_empty() {

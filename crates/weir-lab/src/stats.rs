@@ -101,7 +101,8 @@ pub fn bisect(
             bracket.passed = Some(offered);
         } else if failed == majority {
             high = middle(low, high);
-            bracket.failed = Some(offered);
+            // Near what can be sent, less may be than at a rate that passed.
+            bracket.failed = Some(offered.max(bracket.passed.unwrap_or(0.0)));
         } else {
             continue;
         }

@@ -39,6 +39,9 @@ pub fn is_socket_name(name: &str) -> bool {
     name.strip_prefix("lazy-").is_some_and(|rest| rest.ends_with(".sock"))
 }
 
+/// Room for more descriptors than any message has: a hostile one is then seen to have too many.
+const FDS_SPACE: usize = rustix::cmsg_space!(ScmRights(8));
+
 /// Sends a message with up to eight descriptors; no signal comes of it.
 ///
 /// # Errors
@@ -49,7 +52,7 @@ pub fn send(
     fds: &[BorrowedFd<'_>],
     flags: SendFlags,
 ) -> rustix::io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
+    let mut space = [MaybeUninit::uninit(); FDS_SPACE];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() && !control.push(SendAncillaryMessage::ScmRights(fds)) {
         return Err(Errno::NOBUFS);
@@ -57,7 +60,7 @@ pub fn send(
     sendmsg(socket, &[IoSlice::new(message)], &mut control, flags | SendFlags::NOSIGNAL).map(drop)
 }
 
-/// Receives a message: its length, and up to eight descriptors that came with it.
+/// Receives a message: its length, and the first eight of the descriptors that came with it.
 ///
 /// # Errors
 /// The kernel's answer.
@@ -66,7 +69,7 @@ pub fn receive(
     message: &mut [u8],
     flags: RecvFlags,
 ) -> rustix::io::Result<(usize, Vec<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(8))];
+    let mut space = [MaybeUninit::uninit(); FDS_SPACE];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut parts = [IoSliceMut::new(message)];
     let received = recvmsg(socket, &mut parts, &mut control, flags | RecvFlags::CMSG_CLOEXEC)?;

@@ -180,8 +180,8 @@ pub struct StatusArgs {
     /// Show the interfaces of every network namespace, not only of this one
     #[arg(long)]
     pub all_namespaces: bool,
-    /// Print one line, and exit with 0 if every interface is protected, with 1 if one is not or only in part, with 3
-    /// if weir does not run, with 4 if that cannot be told, as to others than root
+    /// Print one line, and exit with 0 if every interface is protected, with 1 if one is not or only in part or a wall
+    /// has lost its screen, with 3 if weir does not run, with 4 if that cannot be told, as to others than root
     #[arg(long, conflicts_with = "json")]
     pub check: bool,
     /// Print OpenMetrics, for a Prometheus node exporter's textfile collector

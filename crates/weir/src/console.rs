@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::status::SCHEMA;
 
 /// What goes wrong is tried again each second, or every few; not heard of for so long, it is over.
-const OVER_AFTER: Duration = Duration::from_secs(60);
+pub const OVER_AFTER: Duration = Duration::from_secs(60);
 /// How many lines wait for a reader: a status line for each of a hundred interfaces, and then some.
 const WAITING_MAX: usize = 256;
 /// How long the end waits for a reader who is behind.

@@ -13,7 +13,7 @@ use weir_bpf::units::{IfIndex, Nice};
 
 use crate::claim::Claim;
 use crate::config::{Effective, Reloader};
-use crate::console::Console;
+use crate::console::{Console, OVER_AFTER};
 use crate::error::{Error, Result};
 use crate::feedback::Feedback;
 use crate::governor::{Governors, LIGHT};
@@ -28,11 +28,12 @@ use crate::signals::Signals;
 use crate::sleep::Sleep;
 use crate::status::InterfaceStatus;
 
-/// How often weir tries to protect what it has lost, or could not protect when it was started. Seldom: somebody may have detached the gate on purpose.
+/// How often weir tries to protect what it has lost, or could not protect when it was started. Seldom: somebody may have
+/// detached the gate on purpose.
 const REGAIN: Duration = Duration::from_secs(5);
-/// The same after a failure. A try takes the main loop a tenth of a second, and attaching may stop the driver's link.
-/// Less than a minute, after which the console takes what goes wrong for over, and says it anew.
-const REGAIN_FAILED: Duration = Duration::from_secs(50);
+/// The same after a failure. A try takes the main loop a tenth of a second, and attaching may stop the driver's link. What
+/// goes wrong all the time is said once.
+const REGAIN_FAILED: Duration = OVER_AFTER.saturating_sub(Duration::from_secs(10));
 
 /// A running daemon.
 pub struct Daemon {

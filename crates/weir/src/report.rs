@@ -40,8 +40,8 @@ impl Report {
         Self { json: args.json, quiet: args.quiet }
     }
 
-    /// Reports that every interface is protected. Programs wait for this line, so it is printed even
-    /// when quiet.
+    /// Reports which interfaces are protected at the start. Programs wait for this line, so it is printed even when
+    /// quiet.
     pub fn ready(self, console: &mut Console, interfaces: &[Protected]) {
         if !self.json {
             return;

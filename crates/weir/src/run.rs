@@ -113,10 +113,18 @@ pub fn run(args: &RunArgs) -> Result<()> {
     }
     let mut protected = refused.some(protected, &mut console)?;
     *lock(&numbers) = protected.iter().map(Protected::ifindex).collect();
-    interface::forward(&mut protected)?;
+    for (name, error) in &refused.all {
+        console.say(&format!("{name} is not protected yet: {error}"));
+    }
+    if let Err(error) = interface::forward(&mut protected) {
+        if refused.all.is_empty() {
+            return Err(error);
+        }
+        // It may be the egress that is missing: tried again when that is there.
+        console.trouble(&error);
+    }
     protected.iter().for_each(|interface| interface.describe(&mut console));
     let unprotected = refused.all.into_iter().map(|(name, error)| {
-        console.say(&format!("{name} is not protected yet: {error}"));
         let effective = config.of(&name);
         let (netns, settings) = (kernel.host.netns, effective.settings(&shares));
         let status = InterfaceStatus::awaited(&name, netns, &settings, error.to_string());

@@ -41,10 +41,7 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode> {
         }
         read => read?,
     };
-    let mut standing = Standing::of(&overview);
-    if overview.interfaces.is_empty() && !args.all_namespaces && runs_elsewhere() {
-        standing.text += " here; `weir status --all-namespaces` shows where it does";
-    }
+    let standing = Standing::of(&overview);
     if args.json {
         out::json(&overview)?;
     } else if args.check {
@@ -58,6 +55,11 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode> {
         out::raw(text.as_bytes())?;
     } else {
         out::print(|out| table(out, &overview, &standing))?;
+        if overview.interfaces.is_empty() && runs_elsewhere() {
+            out::line(
+                "weir runs in another network namespace: `sudo weir status --all-namespaces`",
+            );
+        }
     }
     Ok(if args.check { ExitCode::from(standing.code) } else { ExitCode::SUCCESS })
 }

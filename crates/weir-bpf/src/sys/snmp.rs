@@ -109,7 +109,7 @@ fn parse_udp(v4: &str, v6: &str) -> Result<UdpStats> {
         rcvbuf_errors: both.sum("RcvbufErrors")?,
         csum_errors: both.sum("InCsumErrors")?,
         // Newer than the others (Linux 5.11).
-        mem_errors: both.0.find("MemErrors").map_or(Ok(0), |_| both.sum("MemErrors"))?,
+        mem_errors: both.sum_of_known("MemErrors")?,
     })
 }
 
@@ -178,6 +178,12 @@ impl Both<'_> {
         let six = self.1.as_ref().map_or(Ok(0), |table| table.number(field));
         Ok(self.0.number(field)?.saturating_add(six?))
     }
+
+    /// The same where a table may lack it.
+    fn sum_of_known(&self, field: &str) -> Result<u64> {
+        let of = |table: &Table<'_>| table.find(field).map_or(Ok(0), |_| table.number(field));
+        Ok(of(&self.0)?.saturating_add(self.1.as_ref().map_or(Ok(0), of)?))
+    }
 }
 
 /// Packets of IPv4 and IPv6 together since the namespace was made (RFC 4293).
@@ -204,7 +210,7 @@ pub fn ip_stats() -> Result<IpStats> {
     Ok(IpStats {
         in_receives: both.sum("InReceives")?,
         out_requests: both.sum("OutRequests")?,
-        forwarded: both.0.number("ForwDatagrams")? + six,
+        forwarded: both.0.number("ForwDatagrams")?.saturating_add(six),
     })
 }
 
@@ -279,8 +285,11 @@ UdpLite6InDatagrams             \t91
 
     #[test]
     fn older_kernels_do_not_count_memory() {
-        let old = |text: &str| text.replace("MemErrors", "X");
-        assert_eq!(parse_udp(&old(SNMP), &old(SNMP6)).unwrap().mem_errors, 0);
+        let mem_errors = |v4: &str, v6: &str| parse_udp(v4, v6).unwrap().mem_errors;
+        let (v4, v6) = (SNMP.replace("MemErrors", "X"), SNMP6.replace("Udp6MemErrors", "X"));
+        assert_eq!(mem_errors(&SNMP.replace("18446744073709551615", "1"), &v6), 1);
+        assert_eq!(mem_errors(&v4, SNMP6), 9);
+        assert_eq!(mem_errors(&v4, &v6), 0);
     }
 
     #[test]

@@ -3,8 +3,7 @@
 
 pub(super) use std::time::Duration;
 
-use crate::ab::LABELS;
-use crate::arm::QUIET;
+use crate::arm::{LABELS, QUIET};
 use crate::experiment::Figure;
 
 pub(super) use crate::apps::udp;

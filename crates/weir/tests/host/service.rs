@@ -118,6 +118,26 @@ fn an_interface_that_is_not_there_yet_does_not_keep_the_others_from_protection()
     network.assert_untouched();
 }
 
+/// The one that is missing is the only one by which packets could leave.
+#[test]
+fn a_fast_path_without_its_egress_does_not_keep_the_rest_from_protection() {
+    let network = Network::new();
+    let section = |name| format!("[interface.{name}]\nprotect = true\nforward = \"xdp\"\n");
+    let file = ConfigFile::new("no-egress", &(section(NEAR) + &section(NEAR2)));
+    let mut command = Command::new(WEIR);
+    command.args(["run", "--quiet", "--config", file.path()]).stderr(Stdio::piped());
+    let mut child = network.near.run(|| command.spawn().unwrap()).unwrap();
+    wait_until("one is protected", || network.says(&["status"]).contains("near  protected"));
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    assert!(child.wait().unwrap().success());
+    let mut messages = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut messages).unwrap();
+    for said in ["near2 is not protected yet: ", "no other interface to send by"] {
+        assert!(messages.contains(said), "{messages}");
+    }
+    network.assert_untouched();
+}
+
 /// A shell's usual one is 1,024, which lasts for some 18 interfaces.
 #[test]
 fn the_soft_limit_on_open_files_is_raised() {
