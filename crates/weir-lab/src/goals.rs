@@ -185,11 +185,11 @@ pub fn find(
     for case in view.cases().iter().filter(|case| cases.has(&case.name)) {
         let case = case.name.as_str();
         let loads = wanted_at(view, arm, case, at, figure);
-        let floods = || view.loads(case).into_iter().find(|load| *load != Load::Off);
         if at == At::WhileRingHolds && loads.is_empty() {
-            let lowest = floods().filter(|load| view.point(arm, case, *load).is_some());
-            let place = lowest.map(|load| place(view, case, load));
-            all.extend(place.map(|place| Found::unknown(format!("{place}: the ring overflows"))));
+            let is_there = |load: &Load| view.point(arm, case, *load).is_some();
+            let lowest = view.loads(case).into_iter().find(|load| *load != Load::Off);
+            let overflows = |load| format!("{}: the ring overflows", place(view, case, load));
+            all.extend(lowest.filter(is_there).map(overflows).map(Found::unknown));
         }
         for load in loads {
             let (spot, mut place) = ((arm, case, load), place(view, case, load));

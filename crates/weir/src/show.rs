@@ -25,7 +25,7 @@ use crate::restore;
 use crate::rundir::{RUN_DIR, RunDir};
 use crate::sleep::SleepStatus;
 use crate::softirq::{CpuShares, LimitStatus};
-use crate::status::{DiversionStatus, InterfaceStatus, Overview, ReasonCount, VerdictCount};
+use crate::status::{DiversionStatus, InterfaceStatus, Overview};
 use crate::threading::SET_BACK;
 use crate::walls::WallStatus;
 
@@ -148,11 +148,7 @@ pub fn reset(args: &ResetArgs) -> Result<ExitCode> {
 
 fn table(out: &mut impl Write, overview: &Overview, standing: &Standing) -> io::Result<()> {
     if overview.interfaces.is_empty() && overview.leftovers.is_empty() {
-        writeln!(
-            out,
-            "no interface is protected; `sudo weir run IFACE` protects one; {}",
-            standing.text
-        )?;
+        writeln!(out, "no interface is protected; `sudo weir run IFACE` protects one")?;
     } else {
         writeln!(out, "{}\n", standing.text)?;
     }
@@ -280,20 +276,17 @@ fn counts(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<()> {
         Policy::Shadow => format!(", would discard {}", per_second(rates.would_discard_pps)),
         Policy::On | Policy::Off => String::new(),
     };
-    let by_fast_path =
-        |each: &ReasonCount| each.reason == Reason::Forwarded.name() && each.counter.packets > 0;
-    let unsent = if status.reasons.iter().any(by_fast_path) {
-        format!(", unsent {}", per_second(rates.unsent_pps))
-    } else {
-        String::new()
+    // Only where there are such packets.
+    let optional = |what: &str, packets: u64, rate| match packets {
+        0 => String::new(),
+        _ => format!(", {what} {}", per_second(rate)),
     };
-    let delivers =
-        |each: &VerdictCount| each.verdict == Verdict::Deliver.name() && each.counter.packets > 0;
-    let lazy = if status.verdicts.iter().any(delivers) {
-        format!(", to lazy sockets {}", per_second(rates.lazy_pps))
-    } else {
-        String::new()
-    };
+    let forwarded = status.reasons.iter().filter(|each| each.reason == Reason::Forwarded.name());
+    let unsent =
+        optional("unsent", forwarded.map(|each| each.counter.packets).sum(), rates.unsent_pps);
+    let delivered = status.verdicts.iter().filter(|each| each.verdict == Verdict::Deliver.name());
+    let delivered = delivered.map(|each| each.counter.packets).sum();
+    let lazy = optional("to lazy sockets", delivered, rates.lazy_pps);
     writeln!(
         out,
         "  seen {}, passed {}{lazy}, discarded {}{would}, ring drops {}, interface drops {}, UDP late drops \

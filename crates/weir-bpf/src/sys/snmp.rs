@@ -109,7 +109,10 @@ fn parse_udp(v4: &str, v6: &str) -> Result<UdpStats> {
         rcvbuf_errors: both.sum("RcvbufErrors")?,
         csum_errors: both.sum("InCsumErrors")?,
         // Newer than the others (Linux 5.11).
-        mem_errors: both.sum_of_known("MemErrors")?,
+        mem_errors: both.each(|table| match table.find("MemErrors") {
+            Some(_) => table.number("MemErrors"),
+            None => Ok(0),
+        })?,
     })
 }
 
@@ -175,13 +178,10 @@ struct Both<'a>(Table<'a>, Option<Table<'a>>);
 
 impl Both<'_> {
     fn sum(&self, field: &str) -> Result<u64> {
-        let six = self.1.as_ref().map_or(Ok(0), |table| table.number(field));
-        Ok(self.0.number(field)?.saturating_add(six?))
+        self.each(|table| table.number(field))
     }
 
-    /// The same where a table may lack it.
-    fn sum_of_known(&self, field: &str) -> Result<u64> {
-        let of = |table: &Table<'_>| table.find(field).map_or(Ok(0), |_| table.number(field));
+    fn each(&self, of: impl Fn(&Table<'_>) -> Result<u64>) -> Result<u64> {
         Ok(of(&self.0)?.saturating_add(self.1.as_ref().map_or(Ok(0), of)?))
     }
 }

@@ -168,7 +168,9 @@ settings! {
     /// Switch receive packet steering (RPS) off while weir runs: it moves packets to softirqs, which the governor does
     /// not control; --rps-off=false where the file says true
     rps_off: bool = false,
-        bare(value::boolean), option(value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true"), is_off => is_off, live: false;
+        bare(value::boolean),
+        option(value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true"),
+        is_off => is_off, live: false;
     /// Whether it is protected: in the file, of an interface's section
     protect: bool = false,
         bare(value::boolean), no_option(skip), is_on => is_on, live: false;

@@ -179,6 +179,10 @@ impl Looker {
         let between = Between::new(earlier, later);
         let walls = self.seen("walls of `weir screen`", WallStatus::read_all());
         let walls = walls.flatten().unwrap_or_default();
+        let interfaces = self.interfaces(&between, &later.running);
+        // The first is printed.
+        let mut unseen: Vec<String> = self.unseen.into_iter().collect();
+        unseen.sort_by_key(|each| !each.starts_with(RUNNING));
         Reading {
             seconds: between.seconds,
             kernel: kernel(),
@@ -191,7 +195,7 @@ impl Looker {
             loopback_pps: self.loopback.map_or(0.0, |link| between.received(link)),
             rmem_max: host_sysctl("net/core/rmem_max").and_then(|text| text.trim().parse().ok()),
             somaxconn: sysctl("net/core/somaxconn").and_then(|text| text.trim().parse().ok()),
-            interfaces: self.interfaces(&between, &later.running),
+            interfaces,
             neighbours: later.neighbours.iter().cloned().collect(),
             protected: later
                 .running
@@ -204,12 +208,7 @@ impl Looker {
                 .iter()
                 .map(|lack| format!("{}: {}", lack.feature, lack.cost))
                 .collect(),
-            unseen: {
-                // The first is printed.
-                let (first, rest): (Vec<_>, Vec<_>) =
-                    self.unseen.into_iter().partition(|each| each.starts_with(RUNNING));
-                first.into_iter().chain(rest).collect()
-            },
+            unseen,
         }
     }
 
