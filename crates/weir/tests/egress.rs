@@ -365,9 +365,13 @@ fn what_a_filter_at_the_egress_sends_another_way_passes() {
 #[test]
 fn a_short_queue_in_front_of_a_faster_device_takes_most_of_what_it_took() {
     const PACKETS: u64 = 20_000;
-    let router = router("tc qdisc add dev near2 root tbf rate 20mbit burst 2k limit 1k");
-    // More than the bucket and the queue hold.
-    let flow = FlowSpec { burst: 256, ..flow(&router, BEHIND, PORT, 32_000.0) };
+    let router = router("tc qdisc add dev near2 root tbf rate 200mbit burst 20k limit 10k");
+    // More than the bucket and the queue hold, each of which is to hold some.
+    let flow = FlowSpec {
+        lengths: Lengths::One(586),
+        burst: 256,
+        ..flow(&router, BEHIND, PORT, 32_000.0)
+    };
     let share = || {
         let before = egress(&router);
         let sent = router.while_sent(std::slice::from_ref(&flow), || {
