@@ -54,6 +54,16 @@ struct weir_wall_record {
 	__u32 held_len; /* 0: the packet is not held */
 };
 
+/* Packets that go on in one call. */
+#define WEIR_WALL_RELEASED 256
+
+/* One of them: a frame that was held. */
+struct weir_wall_held {
+	__u32 len;
+	__u32 released; /* 1: the interface has received it */
+	__u8 frame[WEIR_WALL_HELD];
+};
+
 /* What becomes of a packet at the wall. Each has exactly one. */
 enum weir_wall_outcome {
 	WEIR_WALL_ACCEPTED,  /* of an accepted flow */

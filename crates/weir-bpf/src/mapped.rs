@@ -87,6 +87,16 @@ impl<T: Copy + Default> Mapped<T> {
         }
     }
 
+    /// Writes bytes into an entry, if they fit.
+    #[allow(unsafe_code)]
+    pub(crate) fn copy(&self, number: u32, offset: usize, bytes: &[u8]) {
+        let fits = offset + bytes.len() <= size_of::<T>();
+        if let Some(at) = self.place::<u8>(number, offset).filter(|_| fits) {
+            // SAFETY: within the mapping, which is no memory of Rust's.
+            unsafe { at.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        }
+    }
+
     /// Takes 1 off a 32-bit count that the kernel half keeps, too.
     #[allow(unsafe_code)]
     pub(crate) fn decrement(&self, number: u32, offset: usize) {

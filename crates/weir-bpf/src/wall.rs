@@ -9,9 +9,11 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, libbpf_sys};
 use rustix::io::Errno;
 use rustix::process::Pid;
 
+use crate::abi;
 use crate::accounts::{monotonic_now, until};
 use crate::counters::Counter;
 use crate::error::{Error, Result};
+use crate::mapped::Mapped;
 use crate::object::{globals, load};
 use crate::parser::Parsed;
 use crate::programs::{Program, gates_at_tc, holders_of_program};
@@ -86,6 +88,7 @@ pub struct Asked {
 pub struct Wall {
     pub(crate) skel: WallSkel<'static>,
     pub(crate) unsent: Vec<Link>,
+    held: Mapped<types::weir_wall_held>,
     in_driver: bool,
 }
 
@@ -116,7 +119,8 @@ impl Wall {
             }
             Ok(())
         })?;
-        let mut wall = Self { skel, unsent: Vec::new(), in_driver: options.in_driver };
+        let held = Mapped::of(skel.maps.held.as_fd(), abi::WALL_RELEASED)?;
+        let mut wall = Self { skel, unsent: Vec::new(), held, in_driver: options.in_driver };
         if options.forwarding {
             wall.count_unsent()?;
         }
@@ -243,44 +247,59 @@ impl Wall {
         bss.generation = bss.generation.wrapping_add(1);
     }
 
-    /// Remembers what a rule says of a flow; a denial is of packets with the same TCP flags.
+    /// Remembers what rules say of flows, by their numbers; a denial is of packets with the same TCP flags.
     ///
     /// # Errors
     /// The kernel's.
-    pub fn decide(&self, key: &Key, accept: bool, rule: usize) -> Result<()> {
+    pub fn decide(&self, flows: &[(Key, usize)], accept: bool) -> Result<()> {
+        if flows.is_empty() {
+            return Ok(());
+        }
         let generation = globals(self.skel.maps.bss_data.as_deref()).generation;
-        let mut entry = [0; size_of::<types::weir_wall_entry>()];
-        entry[..8].copy_from_slice(&monotonic_now().0.to_ne_bytes());
-        entry[8..12].copy_from_slice(&(rule as u32).to_ne_bytes());
-        entry[12..].copy_from_slice(&generation.to_ne_bytes());
-        let (maps, mut key) = (&self.skel.maps, key.0);
-        let done = if accept {
-            key[std::mem::offset_of!(types::weir_wall_key, tcp_flags)] = 0;
-            maps.accepted.update(&key, &entry, MapFlags::ANY)
-        } else {
-            maps.denied.update(&key, &entry, MapFlags::ANY)
-        };
+        let now = monotonic_now().0;
+        let (mut keys, mut entries) = (Vec::new(), Vec::new());
+        for (key, rule) in flows {
+            let at = keys.len() + std::mem::offset_of!(types::weir_wall_key, tcp_flags);
+            keys.extend(key.0);
+            if accept {
+                keys[at] = 0;
+            }
+            entries.extend(now.to_ne_bytes());
+            entries.extend((*rule as u32).to_ne_bytes());
+            entries.extend(generation.to_ne_bytes());
+        }
+        let maps = &self.skel.maps;
+        let table: &dyn MapCore = if accept { &maps.accepted } else { &maps.denied };
+        let count = flows.len() as u32;
+        let done = table.update_batch(&keys, &entries, count, MapFlags::ANY, MapFlags::ANY);
         done.map_err(Error::bpf("tell", WALL))
     }
 
-    /// Lets the interface receive a packet that was held.
-    ///
-    /// # Errors
-    /// The kernel's, such as that the interface is gone, or `ENOBUFS` if it is down or its CPU's backlog is full.
-    pub fn release(&self, ifindex: IfIndex, frame: &[u8]) -> io::Result<()> {
+    /// Lets an interface receive packets that were held, [`abi::WALL_RELEASED`] at most; of each, whether it did: not if it
+    /// is gone or down, or its CPU's backlog is full.
+    pub fn release(&mut self, ifindex: IfIndex, frames: &[&[u8]]) -> Vec<bool> {
+        const FRAME: usize = std::mem::offset_of!(types::weir_wall_held, frame);
+        const RELEASED: usize = std::mem::offset_of!(types::weir_wall_held, released);
         // Of bytes: the kernel refuses a context in which anything else is not zero, and padding may be anything.
         const CB: usize = std::mem::offset_of!(types::__sk_buff, cb);
         let mut context = [0_u8; size_of::<types::__sk_buff>()];
         context[CB..CB + 4].copy_from_slice(&ifindex.0.to_ne_bytes());
+        for (number, frame) in (0..).zip(frames) {
+            self.held.set(number, 0, [frame.len() as u32, 0]);
+            self.held.copy(number, FRAME, frame);
+        }
+        let bss = globals(self.skel.maps.bss_data.as_deref_mut());
+        (bss.held_at, bss.held_end) = (0, frames.len() as u32);
         let options = libbpf_sys::bpf_test_run_opts { repeat: 1, ..Default::default() };
         let program = self.skel.progs.weir_wall_again.as_fd();
-        let run = test_run::run(program, frame, &context, options)?;
-        // What bpf_clone_redirect() answered; more than 0: NET_RX_DROP.
-        match run.retval.cast_signed() {
-            0 => Ok(()),
-            1.. => Err(Errno::NOBUFS.into()),
-            error => Err(io::Error::from_raw_os_error(-error)),
+        let longest = frames.iter().max_by_key(|frame| frame.len());
+        while globals(self.skel.maps.bss_data.as_deref()).held_at < frames.len() as u32 {
+            let Some(room) = longest else { break };
+            if test_run::run(program, room, &context, options).is_err() {
+                break;
+            }
         }
+        (0..).zip(frames).map(|(number, _)| self.held.get::<u32>(number, RELEASED) == 1).collect()
     }
 
     /// What became of packets, in the order of [`OUTCOMES`].
@@ -453,6 +472,7 @@ mod tests {
     use crate::attach::{AttachMode, by_link};
     use crate::gate::{Gate, QueueProbe};
     use crate::object::load_program;
+    use crate::sys::packet::PacketSocket;
 
     const OPTIONS: Options = Options {
         ring_bytes: 1 << 16,
@@ -473,16 +493,31 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_that_the_interface_drops_is_not_released() {
+    fn an_interface_receives_what_is_released_in_order_and_whole() {
+        let frame = |len: usize| {
+            let mut frame: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+            // From another host, to all, of no protocol that anybody knows.
+            frame[..14].copy_from_slice(b"\xff\xff\xff\xff\xff\xff\x02\0\0\0\0\x01\x88\xb5");
+            frame
+        };
+        let frames = [14, 60, 61, 1514, abi::WALL_HELD].map(frame);
         let test = || {
             let links = Links::open().unwrap();
             links.create_veth("near", "far", None).unwrap();
             let near = links.index("near").unwrap();
-            let wall = Wall::load(&OPTIONS).unwrap();
-            let down = wall.release(near, &[0; 64]).unwrap_err();
-            assert_eq!(Errno::from_io_error(&down), Some(Errno::NOBUFS));
+            let mut wall = Wall::load(&OPTIONS).unwrap();
+            let frames = frames.each_ref().map(Vec::as_slice);
+            assert_eq!(wall.release(near, &frames), [false; 5], "it is down");
             links.set_up(near).unwrap();
-            wall.release(near, &[0; 64]).unwrap();
+            let heard = PacketSocket::of_protocol(near, 0x88b5).unwrap();
+            assert_eq!(wall.release(near, &frames), [true; 5]);
+            assert_eq!(wall.release(near, &frames[1..2]), [true]);
+            assert_eq!(wall.release(IfIndex(u32::MAX >> 1), &frames), [false; 5]);
+            let mut buffer = vec![0; 4096];
+            for frame in frames.iter().chain(&frames[1..2]) {
+                let len = heard.receive(&mut buffer).unwrap();
+                assert!(buffer[..len] == **frame, "{len} bytes of {}", frame.len());
+            }
         };
         NetNs::create().unwrap().run(test).unwrap();
     }

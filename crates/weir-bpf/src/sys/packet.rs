@@ -105,6 +105,20 @@ impl PacketSocket {
         Ok(rustix::io::write(&self.0, frame).map(drop)?)
     }
 
+    /// One that receives what comes in by an interface, of one protocol.
+    #[cfg(test)]
+    pub(crate) fn of_protocol(ifindex: IfIndex, protocol: u16) -> io::Result<Self> {
+        let socket = Self::silent(ifindex, false)?;
+        socket.bind(ifindex, protocol)?;
+        Ok(socket)
+    }
+
+    /// Waits for a frame; its length.
+    #[cfg(test)]
+    pub(crate) fn receive(&self, frame: &mut [u8]) -> io::Result<usize> {
+        Ok(rustix::io::read(&self.0, frame)?)
+    }
+
     /// As long as the socket is open.
     fn set_promiscuous(&self, ifindex: IfIndex) -> io::Result<()> {
         let request = libc::packet_mreq {

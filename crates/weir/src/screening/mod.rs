@@ -25,7 +25,7 @@ use weir_bpf::abi;
 use weir_bpf::sys::caps::Capability;
 use weir_bpf::sys::link::Links;
 use weir_bpf::units::IfIndex;
-use weir_bpf::wall::{self, Asked, Options, Reader, Wall};
+use weir_bpf::wall::{self, Asked, Key, Options, Reader, Wall};
 
 use self::args::{Fail, Place, ScreenArgs};
 use self::print::{Printer, Tally};
@@ -47,8 +47,8 @@ const BEAT: Duration = Duration::from_millis(100);
 const BELIEVED: Duration = Duration::from_secs(1);
 /// How often it looks whether its walls still stand.
 const LOOK: Duration = Duration::from_secs(1);
-/// How many packets are judged before anything else is looked at.
-const BATCH: usize = 1024;
+/// How many packets are judged before anything else is looked at: as many as may go on at once.
+const BATCH: usize = abi::WALL_RELEASED;
 /// Far more than [`abi::WALL_RULES`] rules take.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 /// Room for packets that wait: about 2,000 long ones, or 10,000 short ones.
@@ -226,6 +226,16 @@ fn read(path: &Path) -> Result<Rules> {
     Ok(rules)
 }
 
+/// What is still to be done about packets that were judged.
+#[derive(Default)]
+struct Judged {
+    /// Flows, and the numbers of the rules that decided.
+    accepted: Vec<(Key, usize)>,
+    denied: Vec<(Key, usize)>,
+    /// Packets that go on.
+    held: Vec<(Asked, usize)>,
+}
+
 struct Screen<'a> {
     args: &'a ScreenArgs,
     path: &'a Path,
@@ -253,9 +263,11 @@ impl Screen<'_> {
         loop {
             self.wall.beat(BELIEVED);
             let count = reader.read(BATCH).map_err(|it| Error::system("read the ring", it))?;
+            let mut judged = Judged::default();
             for asked in waiting.borrow_mut().drain(..) {
-                self.judge(asked)?;
+                self.judge(asked, &mut judged);
             }
+            self.carry_out(&judged)?;
             let wait = if count == 0 { BEAT } else { Duration::ZERO };
             let asked = [signals.stop.as_fd(), signals.hangup.as_fd(), asked_for_stats.as_fd()];
             let ready = ready::wait(asked.into_iter().chain([reader.as_fd()]), Some(wait));
@@ -310,32 +322,42 @@ impl Screen<'_> {
         Ok(())
     }
 
-    fn judge(&mut self, mut asked: Asked) -> Result<()> {
-        let Some(packet) = Packet::of(&asked.parsed) else { return Ok(()) };
+    fn judge(&mut self, mut asked: Asked, judged: &mut Judged) {
+        let Some(packet) = Packet::of(&asked.parsed) else { return };
         let (action, number) = self.rules.decide(&packet);
-        self.wall.decide(&asked.key, action == Action::Accept, number)?;
         let tally = &mut self.tally[number];
         tally.asked += 1;
-        match action {
-            Action::Accept if !asked.frame.is_empty() => {
-                frame::complete_checksum(&mut asked.frame, &asked.parsed, &packet);
-                match self.wall.release(asked.ifindex, &asked.frame) {
-                    Ok(()) => tally.released += 1,
-                    Err(_) => tally.lost += 1,
-                }
-            }
-            Action::Accept => tally.lost += 1,
-            Action::Reject => {
-                if self.reject(asked.ifindex, &mut asked, &packet).is_some() {
-                    self.tally[number].rejections += 1;
-                }
-            }
-            Action::Drop => {}
+        let flows =
+            if action == Action::Accept { &mut judged.accepted } else { &mut judged.denied };
+        flows.push((asked.key, number));
+        if action == Action::Reject && self.reject(asked.ifindex, &mut asked, &packet).is_some() {
+            self.tally[number].rejections += 1;
         }
         if self.args.log || self.rules.0.get(number).is_some_and(|rule| rule.log) {
             let side = self.sides.iter().find(|(ifindex, _)| *ifindex == asked.ifindex);
             let interface = side.map_or("-", |(_, name)| name);
             self.printer.decision(interface, action, &packet, &self.rules.name(number));
+        }
+        if action == Action::Accept && asked.frame.is_empty() {
+            self.tally[number].lost += 1;
+        } else if action == Action::Accept {
+            frame::complete_checksum(&mut asked.frame, &asked.parsed, &packet);
+            judged.held.push((asked, number));
+        }
+    }
+
+    /// The wall knows the flows before what was held of them comes by it again.
+    fn carry_out(&mut self, judged: &Judged) -> Result<()> {
+        self.wall.decide(&judged.accepted, true)?;
+        self.wall.decide(&judged.denied, false)?;
+        for (ifindex, _) in self.sides {
+            let came_in_here = judged.held.iter().filter(|(asked, _)| asked.ifindex == ifindex);
+            let (frames, numbers): (Vec<&[u8]>, Vec<usize>) =
+                came_in_here.map(|(asked, number)| (&*asked.frame, *number)).unzip();
+            for (number, released) in numbers.into_iter().zip(self.wall.release(ifindex, &frames)) {
+                let tally = &mut self.tally[number];
+                *if released { &mut tally.released } else { &mut tally.lost } += 1;
+            }
         }
         Ok(())
     }
