@@ -63,6 +63,7 @@ pub mod sys;
 pub mod tap;
 mod tc_bpf;
 pub mod test_run;
+pub mod trace;
 pub mod traffic;
 pub mod units;
 pub mod verdict;

@@ -213,7 +213,7 @@ impl Tap {
 
 /// How far the time of day is ahead of `CLOCK_MONOTONIC`, which BPF programs tell.
 #[derive(Default)]
-struct Clock {
+pub(crate) struct Clock {
     ahead: Duration,
     /// On `CLOCK_MONOTONIC`.
     valid_until: Duration,
@@ -223,7 +223,7 @@ impl Clock {
     /// The time of day may be set.
     const VALID: Duration = Duration::from_millis(100);
 
-    fn real(&mut self, monotonic: Duration) -> Duration {
+    pub(crate) fn real(&mut self, monotonic: Duration) -> Duration {
         if monotonic >= self.valid_until {
             let read = |id| Duration::try_from(clock_gettime(id)).unwrap_or_default();
             let now = read(ClockId::Monotonic);

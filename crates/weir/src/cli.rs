@@ -14,6 +14,7 @@ use crate::doctor::DoctorArgs;
 use crate::key::Key;
 use crate::lazy::Group;
 use crate::screening::args::ScreenArgs;
+use crate::trace::args::TraceArgs;
 
 /// Keeps a Linux host working when it receives more packets than it can use.
 ///
@@ -68,6 +69,8 @@ pub enum Command {
     Explain(ExplainArgs),
     /// Write an interface's packets to a pcapng file, or count them; filters as of tcpdump
     Capture(CaptureArgs),
+    /// Follow single packets through the kernel: what happens to each, when, and where they are dropped
+    Trace(TraceArgs),
     /// Filter what this host forwards, by rules: a program judges new flows, the kernel the rest
     Screen(ScreenArgs),
     /// Check or write a configuration file, or show the settings in force

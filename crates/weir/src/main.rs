@@ -65,6 +65,7 @@ mod status;
 mod task;
 mod threading;
 mod threads;
+mod trace;
 mod walls;
 
 use std::process::ExitCode;
@@ -97,6 +98,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Top(args) => channels::top::run(&args)?,
         Command::Explain(args) => explain::run(&args)?,
         Command::Capture(args) => capture::run(&args)?,
+        Command::Trace(args) => trace::run(&args)?,
         Command::Screen(args) => screening::run(&args)?,
         Command::Config(args) => match args.command {
             ConfigCommand::Check(args) => config::check(&args)?,

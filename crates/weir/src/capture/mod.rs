@@ -1,6 +1,7 @@
 //! `weir capture`: an interface's packets to a file, or counted.
 
 pub mod args;
+pub mod link;
 mod output;
 mod print;
 
@@ -12,18 +13,17 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use pcap_file::DataLink;
 use rustix::io::Errno;
 use weir_bpf::filter::Filter;
 use weir_bpf::programs;
 use weir_bpf::sys::caps::Capability;
 use weir_bpf::sys::divert::{DiversionWatch, Sight};
 use weir_bpf::sys::link::Links;
-use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::tap::{Options, Reader, SNAPLEN_MAX, Tap, Tapped};
 use weir_bpf::units::IfIndex;
 
 use self::args::{CaptureArgs, Direction, Place};
+use self::link::{find, link_of};
 use self::output::{Interface, Output};
 use self::print::{Ending, Printer};
 use crate::error::{Error, Result};
@@ -44,10 +44,6 @@ const BATCH: usize = 1 << 14;
 /// How often it is looked who else wants other hosts' frames, and how long what was seen is believed.
 const LOOK: Duration = Duration::from_millis(500);
 const BELIEVED: Duration = Duration::from_secs(2);
-/// `ARPHRD_ETHER`, `ARPHRD_LOOPBACK` and `ARPHRD_NONE` (linux/if_arp.h).
-const ETHERNET: &str = "1";
-const LOOPBACK: &str = "772";
-const NO_HEADER: &str = "65534";
 
 /// Runs the command.
 ///
@@ -58,9 +54,9 @@ pub fn run(args: &CaptureArgs) -> Result<()> {
     privilege::check_for("weir capture", &NEEDED)?;
     refuse(args)?;
     let signals = Signals::catch()?;
-    let ifindex = find(&args.interface)?;
+    let ifindex = find("weir capture", &args.interface)?;
     let name = Links::open()?.name(ifindex)?;
-    let (link, filter) = (link_of(&name)?, filter(args, &name)?);
+    let (link, filter) = (link_of("weir capture", &name)?, filter(args, &name)?);
     let options = options(args, link.comes_back);
     let mut tap = Tap::load(&options, filter.as_ref())?;
     let filter = filter.map(|filter| filter.text().to_owned());
@@ -135,46 +131,6 @@ fn options(args: &CaptureArgs, comes_back: bool) -> Options {
         sent: !in_driver && !comes_twice && args.direction != Direction::In,
         breaker_batch: args.circuit_breaker.unwrap_or(0),
         in_driver,
-    }
-}
-
-fn find(ifname: &str) -> Result<IfIndex> {
-    let links = Links::open()?;
-    let ifindex = links.index(ifname).map_err(|error| match ifname {
-        "any" => Error::refused(
-            "`any` is no interface, and `weir capture` takes the packets of one",
-            "name it, or use `tcpdump -i any`",
-        ),
-        _ => error.into(),
-    })?;
-    if links.info(ifindex)?.up {
-        return Ok(ifindex);
-    }
-    Err(Error::refused(
-        format!("{ifname} is down, so no packet comes by"),
-        format!("`ip link set {ifname} up` brings it up"),
-    ))
-}
-
-/// What an interface's packets begin with.
-struct Link {
-    header: DataLink,
-    /// Whether what is sent there is received there.
-    comes_back: bool,
-}
-
-fn link_of(ifname: &str) -> Result<Link> {
-    match NetSysfs::open()?.read(ifname, "type")?.trim() {
-        ETHERNET => Ok(Link { header: DataLink::ETHERNET, comes_back: false }),
-        LOOPBACK => Ok(Link { header: DataLink::ETHERNET, comes_back: true }),
-        NO_HEADER => Ok(Link { header: DataLink::RAW, comes_back: false }),
-        other => Err(Error::refused(
-            format!(
-                "{ifname} is an interface of type {other} (linux/if_arp.h), and `weir capture` \
-                 knows Ethernet and plain IP"
-            ),
-            format!("use `tcpdump -i {ifname}`"),
-        )),
     }
 }
 
@@ -325,7 +281,9 @@ impl Session<'_> {
     fn check_interface(&self) -> Result<()> {
         let Err(error) = self.tap.check() else { return Ok(()) };
         let name = &self.args.interface;
-        if Errno::from_io_error(&error) == Some(Errno::NETDOWN) && find(name).is_ok() {
+        if Errno::from_io_error(&error) == Some(Errno::NETDOWN)
+            && find("weir capture", name).is_ok()
+        {
             // It was down for a moment; the socket goes on.
             return Ok(());
         }

@@ -5,7 +5,7 @@ mod explain;
 mod frame;
 mod parse;
 mod print;
-mod rules;
+pub mod rules;
 mod sides;
 
 use std::cell::RefCell;

@@ -1,5 +1,6 @@
 //! A screen's rules: what they say of a packet.
 
+use etherparse::{LaxPacketHeaders, LaxPayloadSlice, NetHeaders, TransportHeader};
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -151,6 +152,54 @@ impl Packet {
             tcp_flags: parsed.tcp_flags,
             icmp_type: parsed.icmp_type,
             fragment: parsed.part() != Fragment::WEIR_FRAGMENT_NONE,
+        })
+    }
+}
+
+impl Packet {
+    /// From headers that may be cut off somewhere; none of what is not IP.
+    pub fn of_headers(headers: &LaxPacketHeaders<'_>) -> Option<Self> {
+        let (source, destination, fragment): (IpAddr, IpAddr, bool) = match headers.net.as_ref()? {
+            NetHeaders::Ipv4(ip, _) => {
+                (ip.source.into(), ip.destination.into(), ip.is_fragmenting_payload())
+            }
+            NetHeaders::Ipv6(ip, extensions) => {
+                (ip.source.into(), ip.destination.into(), extensions.is_fragmenting_payload())
+            }
+            NetHeaders::Arp(_) => return None,
+        };
+        let transport = headers.transport.as_ref();
+        let protocol = match (transport, &headers.payload) {
+            (Some(TransportHeader::Udp(_)), _) => UDP,
+            (Some(TransportHeader::Tcp(_)), _) => TCP,
+            (Some(TransportHeader::Icmpv4(_)), _) => ICMP,
+            (Some(TransportHeader::Icmpv6(_)), _) => ICMPV6,
+            (_, LaxPayloadSlice::Ip(payload)) => payload.ip_number.0,
+            _ => 0,
+        };
+        let (source_port, destination_port) = match transport {
+            Some(TransportHeader::Udp(udp)) => (udp.source_port, udp.destination_port),
+            Some(TransportHeader::Tcp(tcp)) => (tcp.source_port, tcp.destination_port),
+            _ => (0, 0),
+        };
+        let icmp_type = match transport {
+            Some(TransportHeader::Icmpv4(icmp)) => icmp.to_bytes()[0],
+            Some(TransportHeader::Icmpv6(icmp)) => icmp.to_bytes()[0],
+            _ => 0,
+        };
+        let tcp_flags = match transport {
+            Some(TransportHeader::Tcp(tcp)) => tcp.to_bytes()[13],
+            _ => 0,
+        };
+        Some(Self {
+            source,
+            destination,
+            protocol,
+            source_port,
+            destination_port,
+            tcp_flags,
+            icmp_type,
+            fragment,
         })
     }
 }

@@ -32,4 +32,5 @@ mod shadow;
 mod sources;
 mod status;
 mod top;
+mod trace;
 mod traffic;

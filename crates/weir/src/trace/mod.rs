@@ -1,0 +1,135 @@
+//! `weir trace`: the way of single packets through the kernel, as a timeline, and what their ways add up to.
+
+pub mod args;
+mod path;
+mod print;
+
+use std::cell::RefCell;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use weir_bpf::accounts::monotonic_now;
+use weir_bpf::filter::Filter;
+use weir_bpf::sys::caps::Capability;
+use weir_bpf::sys::link::Links;
+use weir_bpf::trace::{Reader, Trace};
+
+use self::args::TraceArgs;
+use self::path::{GIVE_UP, Paths, Times};
+use self::print::Printer;
+use crate::capture::link::{find, link_of};
+use crate::error::{Error, Result};
+use crate::privilege;
+use crate::ready;
+use crate::signals::Signals;
+
+const COMMAND: &str = "weir trace";
+/// For the programs and the packet socket; and the addresses of the kernel's functions are shown to nobody else.
+const NEEDED: [Capability; 4] =
+    [Capability::NetAdmin, Capability::NetRaw, Capability::Bpf, Capability::Perfmon];
+/// How many events are read before anything else is looked at.
+const BATCH: usize = 4096;
+/// How often it is looked which packets are over.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Runs the command.
+///
+/// # Errors
+/// Without the privilege, or if the interface or the filter is not to be had, or the interface does not last.
+pub fn run(args: &TraceArgs) -> Result<()> {
+    privilege::check_for(COMMAND, &NEEDED)?;
+    let signals = Signals::catch()?;
+    let links = Links::open()?;
+    let ifindex = find(COMMAND, &args.interface)?;
+    let name = links.name(ifindex)?;
+    let link = link_of(COMMAND, &name)?;
+    let text = args.filter.join(" ");
+    let filter = (!text.trim().is_empty()).then(|| Filter::compile(&name, &text)).transpose()?;
+    let mut trace = Trace::load(args.rate, filter.as_ref())?;
+    let paths = RefCell::new(Paths::default());
+    let reader = trace.reader(|told| paths.borrow_mut().take(told))?;
+    let mut printer = Printer::new(args, links, link.header);
+    trace.attach(ifindex, &name)?;
+    trace.follow(args.packets.unwrap_or(u64::MAX));
+    printer.ready();
+    let mut session = Session { args, trace, reader, paths: &paths, times: Times::default() };
+    let ended = session.watch(&signals, &mut printer);
+    // What is under way is told as far as it has come.
+    session.tell(&mut printer, true);
+    printer.summary(&session.times, session.trace.missed());
+    ended
+}
+
+/// A trace that runs.
+struct Session<'a> {
+    args: &'a TraceArgs,
+    trace: Trace,
+    reader: Reader<'a>,
+    paths: &'a RefCell<Paths>,
+    times: Times,
+}
+
+impl Session<'_> {
+    /// Follows packets until something ends it.
+    fn watch(&mut self, signals: &Signals, printer: &mut Printer) -> Result<()> {
+        let begun = Instant::now();
+        let wanted = self.args.packets.unwrap_or(u64::MAX);
+        let mut over = self.args.duration.map(|duration| begun + duration);
+        let mut stopped = false;
+        loop {
+            let read = self.reader.read(BATCH);
+            let read = read.map_err(|it| Error::system("read the ring of events", it))?;
+            self.tell(printer, false);
+            let now = Instant::now();
+            let under_way = self.paths.borrow().under_way();
+            if self.times.packets() >= wanted || (stopped && under_way == 0) {
+                return Ok(());
+            }
+            if over.is_some_and(|over| now >= over) {
+                if stopped {
+                    return Ok(());
+                }
+                // What is under way may still arrive.
+                (stopped, over) = (true, Some(now + GIVE_UP));
+                self.trace.follow(0);
+            }
+            if read == BATCH {
+                continue;
+            }
+            let wait = over.map_or(LOOK, |over| LOOK.min(over.saturating_duration_since(now)));
+            let fds = [signals.stop.as_fd(), signals.hangup.as_fd(), self.reader.as_fd()];
+            // Events gather for a moment: whoever waits for each would be woken for each.
+            let fds = if read > 0 { &fds[..2] } else { &fds[..] };
+            let ready = ready::wait(fds.iter().copied(), Some(wait));
+            let ready = ready.map_err(|errno| Error::system("wait for packets", errno))?;
+            if ready[..2].contains(&true) {
+                return Ok(());
+            }
+            self.check_interface()?;
+        }
+    }
+
+    /// Prints and counts the packets that are over; with `all`, also those that are not.
+    fn tell(&mut self, printer: &mut Printer, all: bool) {
+        let later = if all { GIVE_UP + GIVE_UP } else { Duration::ZERO };
+        let now = monotonic_now() + later.into();
+        for path in self.paths.borrow_mut().over(now) {
+            printer.packet(&path);
+            self.times.count(&path);
+        }
+    }
+
+    fn check_interface(&self) -> Result<()> {
+        let Err(error) = self.trace.check() else { return Ok(()) };
+        let name = &self.args.interface;
+        if Errno::from_io_error(&error) == Some(Errno::NETDOWN) && find(COMMAND, name).is_ok() {
+            // It was down for a moment; the socket goes on.
+            return Ok(());
+        }
+        Err(Error::refused(
+            format!("{name} is down or gone ({error})"),
+            "start again when it is back",
+        ))
+    }
+}

@@ -1,0 +1,236 @@
+//! What `weir trace` prints.
+
+use std::collections::HashMap;
+use std::fs;
+
+use etherparse::LaxPacketHeaders;
+use pcap_file::DataLink;
+use serde_json::{Value, json};
+use weir_bpf::printable::printable;
+use weir_bpf::sys::link::Links;
+use weir_bpf::trace::{Event, Step, drop_reasons};
+use weir_bpf::units::{IfIndex, Nanos};
+
+use super::args::TraceArgs;
+use super::path::{Path, Times};
+use crate::clock;
+use crate::out;
+use crate::screening::rules::Packet;
+use crate::status::SCHEMA;
+
+/// Prints it.
+pub struct Printer<'a> {
+    args: &'a TraceArgs,
+    links: Links,
+    bare: bool,
+    /// Read when the first packet is dropped.
+    kernel: Option<Kernel>,
+}
+
+/// The running kernel's names.
+struct Kernel {
+    reasons: HashMap<u32, String>,
+    /// Of its functions, by address.
+    functions: Vec<(u64, String)>,
+}
+
+impl Kernel {
+    fn read() -> Self {
+        let symbols = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+        let function = |line: &str| {
+            let mut fields = line.split_ascii_whitespace();
+            let address = u64::from_str_radix(fields.next()?, 16).ok().filter(|at| *at != 0)?;
+            let kind = fields.next()?;
+            kind.eq_ignore_ascii_case("t").then_some(())?;
+            Some((address, fields.next()?.to_owned()))
+        };
+        let mut functions: Vec<_> = symbols.lines().filter_map(function).collect();
+        functions.sort();
+        Self { reasons: drop_reasons(), functions }
+    }
+
+    fn reason(&self, number: u32) -> String {
+        self.reasons.get(&number).cloned().unwrap_or_else(|| format!("reason {number}"))
+    }
+
+    fn function(&self, address: u64) -> Option<&str> {
+        let after = self.functions.partition_point(|(at, _)| *at <= address);
+        Some(&self.functions.get(after.checked_sub(1)?)?.1)
+    }
+}
+
+/// A word for programs, and for a person.
+const fn name(step: Step) -> (&'static str, &'static str) {
+    match step {
+        Step::Scheduled => ("scheduled", "poll asked for"),
+        Step::Polled => ("polled", "poll begins"),
+        Step::Received => ("received", "received"),
+        Step::Queued => ("queued", "in the socket's queue"),
+        Step::Woken => ("woken", "wakes"),
+        Step::Runs => ("runs", "runs"),
+        Step::Read => ("read", "read by"),
+        Step::Egress => ("egress", "forwarded, at the queue of"),
+        Step::Sent => ("sent", "handed to the driver of"),
+        Step::Dropped => ("dropped", "dropped"),
+        Step::Consumed => ("consumed", "done with"),
+    }
+}
+
+impl<'a> Printer<'a> {
+    /// Prints nothing yet.
+    pub fn new(args: &'a TraceArgs, links: Links, header: DataLink) -> Self {
+        let bare = header != DataLink::ETHERNET;
+        Self { args, links, bare, kernel: None }
+    }
+
+    /// Packets are followed from now on.
+    pub fn ready(&self) {
+        let interface = &self.args.interface;
+        if self.args.json {
+            event("ready", json!({ "interface": interface }));
+        } else {
+            out::say(format_args!("tracing what {interface} receives; Ctrl-C ends it"));
+        }
+    }
+
+    /// A packet's way.
+    pub fn packet(&mut self, path: &Path) {
+        if self.args.summary {
+            return;
+        }
+        let what = self.describe(&path.arrival.data);
+        let time = clock::precise_timestamp(path.arrival.time);
+        let begin = path.arrival.event.at;
+        let at = |at: Nanos| (at.0 as f64 - begin.0 as f64) / 1e3;
+        let received = [&path.arrival.event].into_iter().chain(&path.events);
+        if self.args.json {
+            let before = path.steps();
+            let before = before.iter().take_while(|(step, _)| *step < Step::Received);
+            let before =
+                before.map(|(step, then)| json!({"step": name(*step).0, "at_us": at(*then)}));
+            let mut steps: Vec<Value> = before.collect();
+            for event in received {
+                steps.push(self.step_json(event, at(event.at)));
+            }
+            let line = json!({"time": time, "packet": what, "wire_bytes": path.arrival.wire_len,
+                "steps": steps});
+            return event("packet", line);
+        }
+        let time = time.unwrap_or_else(|| "-".into());
+        out::line(format_args!("{time}  {what}, {} bytes", path.arrival.wire_len));
+        for (step, then) in path.steps().iter().take_while(|(step, _)| *step < Step::Received) {
+            out::line(format_args!("{:>12.1}        {}", at(*then), name(*step).1));
+        }
+        for event in received {
+            let text = self.step_text(event, path);
+            out::line(format_args!("{:>12.1} {:>5}  {text}", at(event.at), event.cpu.0));
+        }
+        if !path.events.iter().any(|event| event.step.is_last()) {
+            out::line(format_args!("{:>12}        nothing more was seen of it", ""));
+        }
+    }
+
+    fn step_text(&mut self, event: &Event, path: &Path) -> String {
+        let text = name(event.step).1;
+        let who = format!("{} ({})", printable(event.comm.as_bytes()), event.tid);
+        match event.step {
+            Step::Received if path.arrival.by_softirq => format!("{text} by a softirq over {who}"),
+            Step::Received => format!("{text} by {who}"),
+            Step::Woken | Step::Read => format!("{text} {who}"),
+            Step::Runs => format!("{who} {text}"),
+            Step::Egress | Step::Sent => format!("{text} {}", self.interface(event)),
+            Step::Dropped => {
+                let kernel = self.kernel.get_or_insert_with(Kernel::read);
+                let place = kernel.function(event.place).map(|it| format!(", in {it}()"));
+                format!("{text}: {}{}", kernel.reason(event.detail), place.unwrap_or_default())
+            }
+            _ => text.into(),
+        }
+    }
+
+    fn step_json(&mut self, event: &Event, at_us: f64) -> Value {
+        let mut step = json!({"step": name(event.step).0, "at_us": at_us, "cpu": event.cpu,
+            "thread": event.comm, "tid": event.tid});
+        if let Step::Egress | Step::Sent = event.step {
+            step["interface"] = self.interface(event).into();
+        }
+        if event.step == Step::Dropped {
+            let kernel = self.kernel.get_or_insert_with(Kernel::read);
+            step["reason"] = kernel.reason(event.detail).into();
+            step["function"] = kernel.function(event.place).into();
+        }
+        step
+    }
+
+    fn interface(&self, event: &Event) -> String {
+        let name = self.links.name(IfIndex(event.detail));
+        name.unwrap_or_else(|_| format!("interface {}", event.detail))
+    }
+
+    /// What a packet is, by its headers.
+    fn describe(&self, data: &[u8]) -> String {
+        let headers = if self.bare {
+            LaxPacketHeaders::from_ip(data).ok()
+        } else {
+            LaxPacketHeaders::from_ethernet(data).ok()
+        };
+        let packet = headers.as_ref().and_then(Packet::of_headers);
+        let ethertype = data.get(12..14).filter(|_| !self.bare);
+        let ethertype = ethertype.map(|it| format!("ethertype 0x{:02x}{:02x}", it[0], it[1]));
+        packet.map(|it| it.to_string()).or(ethertype).unwrap_or_else(|| "no IP".into())
+    }
+
+    /// What they add up to; and what was not followed, and lost.
+    pub fn summary(&self, times: &Times, (skipped, lost): (u64, u64)) {
+        if self.args.json {
+            let rows = times.rows().map(|row| {
+                json!({"from": name(row.from).0, "to": name(row.to).0, "packets": row.packets,
+                    "p50_us": row.p50_us, "p99_us": row.p99_us, "max_us": row.max_us})
+            });
+            let ends = times.ends().map(|(step, packets)| {
+                json!({"step": step.map(|step| name(step).0), "packets": packets})
+            });
+            let what = json!({"packets": times.packets(), "skipped": skipped, "lost_events": lost,
+                "ends": ends.collect::<Value>(), "times": rows.collect::<Value>()});
+            return event("summary", what);
+        }
+        let packets = times.packets();
+        if packets == 0 {
+            return out::say(format_args!("no packet came by that was to be followed"));
+        }
+        out::line(format_args!("{packets} packets; microseconds from step to step"));
+        out::line(format_args!(
+            "{:>10} {:>10} {:>10} {:>10}  STEPS",
+            "PACKETS", "P50", "P99", "MAX"
+        ));
+        for row in times.rows() {
+            out::line(format_args!(
+                "{:>10} {:>10.1} {:>10.1} {:>10.1}  {} -> {}",
+                row.packets,
+                row.p50_us,
+                row.p99_us,
+                row.max_us,
+                name(row.from).0,
+                name(row.to).0
+            ));
+        }
+        for (step, packets) in times.ends() {
+            let end = step.map_or("not seen to the end", |step| name(step).0);
+            out::line(format_args!("{packets:>10}  {end}"));
+        }
+        if skipped > 0 {
+            out::say(format_args!("{skipped} more packets were not followed (`--rate`)"));
+        }
+        if lost > 0 {
+            out::say(format_args!("{lost} events were lost: read too late; use a lower `--rate`"));
+        }
+    }
+}
+
+fn event(name: &str, what: Value) {
+    let mut line = json!({"event": name, "schema": SCHEMA});
+    if let (Value::Object(line), Value::Object(what)) = (&mut line, what) {
+        line.extend(what);
+    }
+    out::line(line);
+}

@@ -1,0 +1,239 @@
+//! `weir trace`: the ways of real packets.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{ChildStderr, ChildStdout, Command, Stdio};
+use std::thread;
+
+use crate::common::router::{BEHIND, Router};
+use crate::common::*;
+use rustix::process::Signal;
+use serde_json::Value;
+
+/// A trace that runs near.
+struct Tracing {
+    child: Owned,
+    out: BufReader<ChildStdout>,
+    err: BufReader<ChildStderr>,
+}
+
+impl Tracing {
+    fn start(network: &Network, arguments: &[&str]) -> Self {
+        let mut command = Command::new(WEIR);
+        // A packet that is missed is not waited for for ever.
+        command.args(["trace", NEAR, "--duration", "30s"]).args(arguments).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = network.near.run(|| Owned::start(&mut command)).unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut err = BufReader::new(child.stderr.take().unwrap());
+        let mut said = String::new();
+        if arguments.contains(&"--json") {
+            out.read_line(&mut said).unwrap();
+        } else {
+            err.read_line(&mut said).unwrap();
+        }
+        assert!(said.contains(r#""event":"ready""#) || said.contains("Ctrl-C ends it"), "{said}");
+        Self { child, out, err }
+    }
+
+    /// What it prints until it ends.
+    fn end(mut self) -> String {
+        let (mut out, mut err) = (String::new(), String::new());
+        self.out.read_to_string(&mut out).unwrap();
+        self.err.read_to_string(&mut err).unwrap();
+        assert!(self.child.wait().unwrap().success(), "{err}");
+        assert_eq!(err.replace("no packet came by that was to be followed\n", ""), "");
+        out
+    }
+
+    fn interrupt(self) -> String {
+        self.child.signal(Signal::INT);
+        self.end()
+    }
+
+    /// The same as JSON: packets, and the summary.
+    fn lines(text: &str) -> (Vec<Value>, Value) {
+        let mut lines: Vec<Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let summary = lines.pop().unwrap();
+        assert_eq!(summary["event"], "summary");
+        assert!(lines.iter().all(|line| line["event"] == "packet"), "{lines:?}");
+        (lines, summary)
+    }
+}
+
+/// The steps of a packet, which come in their order.
+fn steps(packet: &Value) -> Vec<&str> {
+    let steps = packet["steps"].as_array().unwrap();
+    let times: Vec<f64> = steps.iter().map(|step| step["at_us"].as_f64().unwrap()).collect();
+    assert!(times.is_sorted(), "{packet}");
+    steps.iter().map(|step| step["step"].as_str().unwrap()).collect()
+}
+
+fn last(packet: &Value) -> &Value {
+    packet["steps"].as_array().unwrap().last().unwrap()
+}
+
+#[test]
+fn a_datagram_is_followed_to_the_thread_that_reads_it() {
+    let network = Network::new();
+    for (near, far) in [(NEAR_IP, FAR_IP), (NEAR_IP6, FAR_IP6)] {
+        let at = |ip: &str, port: u16| {
+            if ip.contains(':') { format!("[{ip}]:{port}") } else { format!("{ip}:{port}") }
+        };
+        let (reader, sender) =
+            (network.near_socket(&at(near, 5000)), network.far_socket(&at(far, 4000)));
+        reader.set_nonblocking(false).unwrap();
+        // The second one is read long after it has come.
+        let tracing = Tracing::start(&network, &["-c", "2", "--json", "udp", "port", "5000"]);
+        let read = |reader: &std::net::UdpSocket| {
+            reader.recv(&mut [0; 100]).unwrap();
+            rustix::thread::gettid().as_raw_nonzero().get()
+        };
+        let tid = thread::scope(|scope| {
+            let reading = scope.spawn(|| read(&reader));
+            thread::sleep(PATIENCE / 100);
+            sender.send_to(b"one", at(near, 5000)).unwrap();
+            reading.join().unwrap()
+        });
+        sender.send_to(b"another", at(near, 5001)).unwrap();
+        sender.send_to(b"two", at(near, 5000)).unwrap();
+        thread::sleep(PATIENCE / 100);
+        let later = read(&reader);
+        let (packets, summary) = Tracing::lines(&tracing.end());
+        assert_eq!(packets.len(), 2, "{packets:?}");
+        let what = format!("udp {far} port 4000 > {near} port 5000");
+        assert_eq!(packets[0]["packet"], what.as_str());
+        let way = steps(&packets[0]);
+        assert!(way.ends_with(&["received", "queued", "woken", "runs", "read"]), "{way:?}");
+        assert!(["scheduled", "polled"].iter().any(|step| way.contains(step)), "{way:?}");
+        assert!(steps(&packets[1]).ends_with(&["received", "queued", "read"]), "{packets:?}");
+        assert_eq!(last(&packets[0])["tid"], tid);
+        assert_eq!(last(&packets[1])["tid"], later);
+        assert!(last(&packets[1])["at_us"].as_f64().unwrap() > 1e5, "{packets:?}");
+        assert_eq!(summary["packets"], 2);
+        let times = summary["times"].as_array().unwrap();
+        let row = times.iter().find(|row| row["from"] == "received" && row["to"] == "queued");
+        assert_eq!(row.unwrap()["packets"], 2);
+    }
+}
+
+#[test]
+fn what_is_dropped_is_told_with_the_reason_and_what_is_forwarded_with_the_egress() {
+    let router = Router::new();
+    let network = &router.network;
+    network.poll_by_napi();
+    let tracing = Tracing::start(network, &["-c", "40", "--json", "udp"]);
+    let flows =
+        [router.flow(NEAR_IP, (4000, 5999), 100.0), router.flow(BEHIND, (4000, 5000), 100.0)];
+    let mut text = String::new();
+    router.while_sent(&flows, || text = tracing.end());
+    let (packets, summary) = Tracing::lines(&text);
+    let to = |port: &str| {
+        let found = packets.iter().find(|it| it["packet"].as_str().unwrap().ends_with(port));
+        found.unwrap_or_else(|| panic!("{packets:?}"))
+    };
+    let closed = last(to("5999"));
+    assert_eq!((&closed["step"], &closed["reason"]), (&"dropped".into(), &"NO_SOCKET".into()));
+    assert!(closed["function"].as_str().unwrap().contains("udp"), "{closed}");
+    let forwarded = to("5000");
+    assert!(steps(forwarded).ends_with(&["received", "egress", "sent"]), "{packets:?}");
+    assert_eq!(last(forwarded)["interface"], NEAR2);
+    assert_eq!((&summary["packets"], &summary["lost_events"]), (&40.into(), &0.into()));
+}
+
+#[test]
+fn what_the_gate_discards_at_tc_is_told() {
+    let network = Network::new();
+    let unread = network.near_socket(&format!("{NEAR_IP}:5000"));
+    let daemon = Daemon::start(&network, &["--napi", "softirq", "--attach", "tc"]);
+    let sender = network.far_socket(&format!("{FAR_IP}:4000"));
+    let send = || sender.send_to(&[0; 1000], format!("{NEAR_IP}:5000")).unwrap();
+    wait_until("the gate discards", || {
+        for _ in 0..100 {
+            send();
+        }
+        network.count("udp-full") > 0
+    });
+    let tracing = Tracing::start(&network, &["-c", "100", "--json", "udp"]);
+    for _ in 0..100 {
+        send();
+    }
+    let (packets, _) = Tracing::lines(&tracing.end());
+    // The kernel is asked now and then whether it would still refuse them.
+    assert!(packets.iter().any(|it| last(it)["reason"] == "TC_INGRESS"), "{packets:?}");
+    drop(unread);
+    network.assert_left_untouched_by(daemon);
+}
+
+#[test]
+fn tcp_is_followed_to_the_reader_and_a_text_has_it_all() {
+    let network = Network::new();
+    let listener =
+        network.near.run(|| std::net::TcpListener::bind((NEAR_IP, 8080)).unwrap()).unwrap();
+    let filter = "tcp dst port 8080 and tcp[tcpflags] & tcp-push != 0";
+    let tracing = Tracing::start(&network, &["-c", "1", filter]);
+    let serve = || {
+        let (mut connection, _) = listener.accept().unwrap();
+        connection.read_exact(&mut [0; 500]).unwrap();
+    };
+    thread::scope(|scope| {
+        let serving = scope.spawn(serve);
+        let mut client =
+            network.far.run(|| std::net::TcpStream::connect((NEAR_IP, 8080)).unwrap()).unwrap();
+        thread::sleep(PATIENCE / 100);
+        std::io::Write::write_all(&mut client, &[7; 500]).unwrap();
+        serving.join().unwrap();
+    });
+    let text = tracing.end();
+    for part in [
+        &format!("> {NEAR_IP} port 8080, 566 bytes\n"),
+        "received by ",
+        "in the socket's queue\n",
+        "wakes ",
+        " runs\n",
+        "read by ",
+        "1 packets; microseconds from step to step\n",
+        "runs -> read\n",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+}
+
+#[test]
+fn mistakes_are_told() {
+    let network = Network::new();
+    let said = |arguments: &[&str], code: i32| {
+        failure(&network.weir(&[&["trace"], arguments].concat()), code)
+    };
+    assert!(said(&["nowhere"], 1).contains("nowhere"));
+    assert!(said(&["any"], 1).contains("`any` is no interface"));
+    assert!(said(&[NEAR, "upd"], 1).contains("upd"));
+    assert!(said(&[NEAR, "--rate", "1"], 2).contains("--rate"));
+    assert!(said(&[], 2).contains("IFACE"));
+    let ended = network.weir(&["trace", NEAR, "--duration", "1s", "port", "1"]);
+    assert!(ended.status.success());
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(said.ends_with("no packet came by that was to be followed\n"), "{said}");
+}
+
+/// Of a flood, as many as are asked for; the rest is not followed, and costs no event.
+#[test]
+fn a_flood_is_followed_in_part() {
+    let network = Network::new();
+    network.poll_by_napi();
+    let reader = network.near_socket(&format!("{NEAR_IP}:5000"));
+    let flood = network.flow(5000, Some(20_000.0));
+    let tracing = Tracing::start(&network, &["--summary", "--json", "--rate", "100"]);
+    network.while_sent(&[flood], None, |generator| {
+        wait_until("many are sent", || {
+            drain(&reader);
+            generator.counts(0).sent > 20_000
+        });
+    });
+    let (packets, summary) = Tracing::lines(&tracing.interrupt());
+    assert!(packets.is_empty());
+    let followed = summary["packets"].as_u64().unwrap();
+    assert!(followed >= 10, "{summary}");
+    assert!(summary["skipped"].as_u64().unwrap() > 5 * followed, "{summary}");
+    assert_eq!(summary["lost_events"], 0, "{summary}");
+}
