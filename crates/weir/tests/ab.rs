@@ -61,6 +61,7 @@ fn what_weir_changes_is_told_with_its_interval() {
         assert!(cpus("on") > 0.0 && cpus("shadow") > 0.0, "{pair}");
     }
     assert_eq!((&lines[6]["event"], &lines[6]["pairs"]), (&"differences".into(), &6.into()));
+    fields::AB.has_all_of(&lines, &["receive_cpus", "interval"]);
     let differences = lines[6]["differences"].as_array().unwrap();
     let late = differences.iter().find(|each| each["figure"] == "late drops/s").unwrap();
     let highest = late["interval"][1].as_f64().unwrap();

@@ -87,6 +87,14 @@ fn a_flood_of_connection_requests_hurts_nobody() {
         wait_until("some have expired", || host.network.count("tcp-syn") > taken + 100);
         // Nobody is known to wait for an answer: beside processes of weight 1.
         wait_until("they weigh little", || host.holds("tcp-request", LISTENER_PORT, 0.0..0.06));
+        wait_until("a limit is told, by fields that are described", || {
+            let thread = host.network.interface_status()["governed"][0].clone();
+            let is_told = thread["limits"][0].is_object();
+            if is_told {
+                fields::STATUS.has_all_of(&[thread], &["limits", "share"]);
+            }
+            is_told
+        });
     });
 }
 

@@ -5,6 +5,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 #![allow(missing_docs, reason = "the names say it, and nobody else uses them")]
 
+pub mod fields;
 pub mod killed;
 pub mod lazy;
 pub mod path;
@@ -431,6 +432,11 @@ impl Daemon {
         let published = || network.status()["interfaces"].as_array().map(Vec::len) == interfaces;
         wait_until("every interface's status is published", published);
         daemon
+    }
+
+    /// The same, without waiting for anything: its first line says that it is ready.
+    pub fn spawn(network: &Network, options: &[&str]) -> Self {
+        Self::spawn_by(Command::new(WEIR), network, options)
     }
 
     /// The same, with a `/run/weir` that nobody else sees, of so many bytes; and that directory.

@@ -17,6 +17,11 @@ pub struct Screen {
 
 impl Screen {
     pub fn start(path: &Path, rules: &ConfigFile, options: &[&str]) -> Self {
+        Self::start_and_tell(path, rules, options).0
+    }
+
+    /// The same, and its first line.
+    pub fn start_and_tell(path: &Path, rules: &ConfigFile, options: &[&str]) -> (Self, Value) {
         let mut command = Command::new(WEIR);
         command.args(["screen", rules.path(), "--in", "in", "--out", "out", "--json"]);
         command.args(options).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -30,7 +35,7 @@ impl Screen {
             panic!("it ended: {said}");
         }
         assert_eq!(line["event"], "ready");
-        screen
+        (screen, line)
     }
 
     fn line(&mut self) -> Value {

@@ -151,6 +151,7 @@ fn json_is_one_object_a_line() {
     let about = &lines[0];
     assert_eq!((&about["event"], &about["schema"]), (&"capture".into(), &1.into()));
     assert_eq!((&about["format"], &about["interface"]), (&"pcap".into(), &NEAR.into()));
+    fields::EXPLAIN.has_all_of(&lines, &["mac", "tcp_flags", "notes"]);
     insta::assert_json_snapshot!(lines[1..]);
 }
 

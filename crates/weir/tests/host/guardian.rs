@@ -18,7 +18,7 @@ fn guardian(network: &Network) -> Pid {
 }
 
 /// Kills daemon and guardian so that neither sees the other's end.
-fn kill_both(network: &Network, daemon: Daemon) {
+pub fn kill_both(network: &Network, daemon: Daemon) {
     let guardian = guardian(network);
     daemon.signal(Signal::STOP);
     kill_process(guardian, Signal::KILL).unwrap();

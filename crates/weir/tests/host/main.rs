@@ -18,6 +18,7 @@ mod control_group;
 mod diversion;
 mod explain;
 mod guardian;
+mod json;
 mod lazy;
 mod lazy_calls;
 mod lazy_clients;

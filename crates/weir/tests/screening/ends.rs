@@ -109,7 +109,9 @@ fn said_of_walls(path: &Path) -> (Value, String, String, bool) {
     assert_eq!(check.status.code(), Some(3), "no weir runs: {check:?}");
     let findings = json("doctor")["findings"].clone();
     let found = findings.as_array().unwrap().iter().any(|each| each["cause"] == "wall-left");
-    (json("status")["walls"].clone(), text(path.weir(&["status"])), text(check), found)
+    let status = json("status");
+    fields::STATUS.has_all_of(std::slice::from_ref(&status), &["walls"]);
+    (status["walls"].clone(), text(path.weir(&["status"])), text(check), found)
 }
 
 #[test]
@@ -313,6 +315,24 @@ fn ip4(to: [u8; 4], options: &[u8]) -> Vec<u8> {
     frame(0x0800, &[&header[..], &[198, 18, 0, 2], &to, options, &udp].concat())
 }
 
+/// A pcap file of these.
+fn capture_of(frames: &[Vec<u8>]) -> Vec<u8> {
+    let mut writer = PcapWriter::new(Vec::new()).unwrap();
+    for frame in frames {
+        let packet = PcapPacket::new(Duration::from_secs(1), frame.len() as u32, frame);
+        writer.write_packet(&packet).unwrap();
+    }
+    writer.into_writer()
+}
+
+/// What `weir screen --explain` says of a capture on standard error, and its lines.
+fn explain(path: &Path, rules: &ConfigFile, capture: &ConfigFile) -> (String, Vec<Value>) {
+    let output = path.weir(&["screen", rules.path(), "--explain", capture.path(), "--json"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    (String::from_utf8(output.stderr).unwrap(), lines)
+}
+
 /// What the rules are not asked of is said to pass or to be dropped as the wall has it.
 #[test]
 fn a_capture_is_explained_as_the_wall_has_it() {
@@ -342,24 +362,19 @@ fn a_capture_is_explained_as_the_wall_has_it() {
         // The rules alone are asked.
         (ip4(own, &[]), "drop", "udp", "own"),
     ];
-    let mut writer = PcapWriter::new(Vec::new()).unwrap();
     let mut parser = Parser::load().unwrap();
     let ifindex = path.router.run(|| Links::open().unwrap().index("in").unwrap()).unwrap();
     for (frame, _, packet, outcome) in &cases {
-        let time = Duration::from_secs(1);
-        writer.write_packet(&PcapPacket::new(time, frame.len() as u32, frame)).unwrap();
         let before = screen.stats()["outcomes"][outcome].as_u64().unwrap();
         path.router.run(|| parser.deliver(frame, ifindex).unwrap()).unwrap();
         let count = screen.stats()["outcomes"][outcome].as_u64().unwrap();
         assert!(count > before, "{packet} is not {outcome}");
     }
     let capture = ConfigFile::new("screening-capture", "");
-    std::fs::write(capture.path(), writer.into_writer()).unwrap();
-    let output = path.weir(&["screen", rules.path(), "--explain", capture.path(), "--json"]);
-    let said = String::from_utf8(output.stderr).unwrap();
+    let frames: Vec<_> = cases.iter().map(|(frame, ..)| frame.clone()).collect();
+    std::fs::write(capture.path(), capture_of(&frames)).unwrap();
+    let (said, lines) = explain(&path, &rules, &capture);
     assert!(said.contains("does not show the router's own addresses"), "{said}");
-    let text = String::from_utf8(output.stdout).unwrap();
-    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), cases.len());
     for (line, (_, action, packet, outcome)) in lines.iter().zip(&cases) {
         assert_eq!(
@@ -375,16 +390,25 @@ fn a_capture_is_explained_as_the_wall_has_it() {
 }
 
 #[test]
-fn what_a_screen_prints_has_its_time_and_interface() {
+fn what_a_screen_prints_has_its_time_and_interface_and_is_described() {
     let path = Path::new();
     let rules = ConfigFile::new("screening-times", "drop udp log\n");
-    let mut screen = Screen::start(&path, &rules, &[]);
+    let (mut screen, ready) = Screen::start_and_tell(&path, &rules, &[]);
     let client = socket(&path.client, "198.18.0.2:4000");
     client.send_to(b"there", format!("{SERVER}:5000")).unwrap();
     let decision = screen.event("decision");
     assert_eq!((&decision["schema"], &decision["interface"]), (&1.into(), &"in".into()));
-    for line in [decision, screen.stats()] {
+    let stats = screen.stats();
+    screen.signal(Signal::HUP);
+    let lines = [ready, decision, stats, screen.event("summary"), screen.event("reloaded")];
+    for line in &lines {
         let time = humantime::parse_rfc3339(line["time"].as_str().unwrap()).unwrap();
         assert!(time.elapsed().unwrap() < PATIENCE, "{line}");
     }
+    let capture = ConfigFile::new("screening-capture-described", "");
+    std::fs::write(capture.path(), capture_of(&[ip4([198, 19, 0, 2], &[])])).unwrap();
+    let explained = explain(&path, &rules, &capture).1;
+    let all = [&lines[..], &explained].concat();
+    fields::SCREEN.has_all_of(&all, &["rejections", "not-held", "number"]);
+    fields::SCREEN.has_only(&all);
 }
