@@ -52,7 +52,10 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
     let udp = ask.flood(FLOODED_PORT);
     let mixed = ask.case == "mixed";
     let flows = match udp {
-        Some(udp) if mixed => share_out(vec![pings(&udp), to_closed_port(&udp), udp], ask.load),
+        Some(udp) if mixed => {
+            let kinds = ["icmp", "closed", "udp"].map(|kind| of_kind(kind, udp.clone()));
+            share_out(kinds.into(), ask.load)
+        }
         udp => udp.into_iter().collect::<Vec<Flow>>(),
     };
     Ok(Scene {

@@ -60,7 +60,7 @@ pub static EXPERIMENT: Experiment = Experiment {
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
     let port = NGINX.port;
     let flooded = if ask.case.starts_with(OWN) { port } else { FLOODED_PORT };
-    let flood = ask.flood(flooded).map(|flow| segments(Transport::TcpSyn, flooded, &flow));
+    let flood = ask.flood(flooded).map(|flow| segments(Transport::TcpSyn, flooded, flow));
     Ok(Scene {
         apps: vec![
             App::new(AppKind::Real(&NGINX), port, Role::Flooded),

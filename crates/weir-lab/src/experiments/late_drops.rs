@@ -44,7 +44,7 @@ fn cases() -> Vec<Case> {
 }
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
-    let usual = |flow| mixed(flow, ask.case);
+    let usual = |flow| of_kind(ask.case, flow);
     let (ports, flood): (_, &dyn Fn(Flow) -> Flow) = match ask.case.split('-').next() {
         Some("block") => (BLOCK_PORT..BLOCK_PORT + (1 << BLOCK_BITS), &|flow| Flow {
             port_bits: BLOCK_BITS,
@@ -53,7 +53,6 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
         Some("multicast") => {
             (GROUP_PORT..GROUP_PORT + 1, &|flow| Flow { to: To::Group, ..usual(flow) })
         }
-        Some("options") => (ONE, &|flow| unknown_option(&flow)),
         Some("bursts") => (ONE, &|flow| Flow { burst: 64, ..flow }),
         _ => (ONE, &usual),
     };

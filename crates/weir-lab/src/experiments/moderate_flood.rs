@@ -67,7 +67,13 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
     let port = NGINX.port;
     let mut apps = receivers();
     apps.push(App::new(AppKind::Real(&NGINX), port, Role::Other));
-    let sorts = ask.flood(FLOODED_PORT).map_or(vec![], |flow| sorts(flood, &flow, port));
+    let sorts = |flow: Flow| match flood {
+        "syn" => vec![segments(Transport::TcpSyn, port, flow)],
+        "ack" => vec![segments(Transport::TcpAck, port, flow)],
+        "fragments" => fragments(&flow).into(),
+        _ => vec![of_kind(flood, flow)],
+    };
+    let sorts = ask.flood(FLOODED_PORT).map_or(vec![], sorts);
     Ok(Scene {
         apps,
         flows: std::iter::once(Flow::light(LIGHT_PORT, LIGHT_PPS))
@@ -84,16 +90,4 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
         settle: SETTLE,
         ..Scene::default()
     })
-}
-
-fn sorts(kind: &str, flood: &Flow, port: u16) -> Vec<Flow> {
-    match kind {
-        "syn" => vec![segments(Transport::TcpSyn, port, flood)],
-        "ack" => vec![segments(Transport::TcpAck, port, flood)],
-        "closed" => vec![to_closed_port(flood)],
-        "icmp" => vec![pings(flood)],
-        "fragments" => fragments(flood).to_vec(),
-        "options" => vec![unknown_option(flood)],
-        _ => vec![mixed(flood.clone(), kind)],
-    }
 }

@@ -5,8 +5,6 @@
 
 use super::shared::*;
 
-const ALONE: udp::Turn = udp::Turn { of: 1, number: 0 };
-const TRACED: Cases = Cases::Of(&["alone", "beside"]);
 /// The paper's distributions are of so many.
 const PACKETS: f64 = 10_000.0;
 
@@ -42,12 +40,9 @@ pub static EXPERIMENT: Experiment = Experiment {
 };
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
-    let mut scene = in_bursts(ask, ALONE, 18);
+    let mut scene = traced(ask, udp::Turn { of: 1, number: 0 });
     if ask.case == "beside" {
         scene.beside = Some(Beside::Hog(0));
-    }
-    if TRACED.has(ask.case) {
-        scene.watch = Some(Watch::Steps(ALONE));
     }
     Ok(scene)
 }

@@ -121,7 +121,7 @@ fn cases() -> Vec<Case> {
 }
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
-    let flood = ask.flood(FLOODED_PORT).map(|flow| mixed(flow, ask.case));
+    let flood = ask.flood(FLOODED_PORT).map(|flow| of_kind(ask.case, flow));
     let (apps, light) = (receivers(), Flow::light(LIGHT_PORT, LIGHT_PPS));
     Ok(match ask.case {
         "bare" => Scene {
@@ -208,23 +208,20 @@ fn sorts(kind: &str, flood: &Flow) -> Vec<Flow> {
     };
     let to_many = |to| Flow { to, port: MANY_PORT, ..flood.clone() };
     match kind {
-        "closed" => vec![to_closed_port(flood)],
         "bad-checksum" => vec![of(Transport::UdpBadChecksum)],
         "syn" => vec![segment(Transport::TcpSyn, LISTENER_PORT)],
         "ack" => vec![segment(Transport::TcpAck, SERVICE_PORT)],
-        "icmp" => vec![pings(flood)],
-        "fragments" => fragments(flood).to_vec(),
+        "fragments" => fragments(flood).into(),
         "broadcast" => vec![to_many(To::Broadcast)],
         "multicast" => vec![to_many(To::Group), to_many(To::NobodysGroup)],
         "malformed" => [Flaw::IpLength, Flaw::IpHeader, Flaw::UdpLength]
             .map(|flaw| of(Transport::Malformed(flaw)))
             .to_vec(),
-        "options" => vec![unknown_option(flood)],
         "protocol" => vec![of(Transport::OtherProtocol)],
         // Forwarded, which the kernel ignores; and as if from the link, by a source that is not on it.
         "off-link-nd" => [64, 255].map(|hop_limit| solicitations(hop_limit, flood)).to_vec(),
         "forward" => vec![Flow { to: To::Behind, ..flood.clone() }],
-        _ => vec![],
+        _ => vec![flood.clone()],
     }
 }
 

@@ -5,6 +5,7 @@ pub(super) use std::time::Duration;
 
 use crate::arm::{LABELS, QUIET};
 use crate::experiment::Figure;
+use crate::scene::CLOSED_PORT;
 
 pub(super) use crate::apps::udp;
 pub(super) use crate::arm::BASELINES;
@@ -16,8 +17,8 @@ pub(super) use crate::goals::{compare, find, nothing_discarded, place, ratio, un
 pub(super) use crate::metric::{Metric, m};
 pub(super) use crate::run::{Load, Trial};
 pub(super) use crate::scene::{
-    App, AppKind, Beside, Books, CLOSED_PORT, Client, ECHO_PORT, FLOODED_PORT, Flow, From,
-    LIGHT_PORT, Need, RANDOM_PORTS, Role, Scene, To, Watch,
+    App, AppKind, Beside, Books, Client, ECHO_PORT, FLOODED_PORT, Flow, From, LIGHT_PORT, Need,
+    RANDOM_PORTS, Role, Scene, To, Watch,
 };
 pub(super) use crate::stats::median;
 pub(super) use crate::view::{Pair, Point, View};
@@ -169,6 +170,15 @@ pub(super) fn in_bursts(ask: &Ask<'_>, turn: udp::Turn, length: u16) -> Scene {
     }
 }
 
+/// But in `untraced`, the steps of packets are watched.
+pub(super) const TRACED: Cases = Cases::Where(|case| case != "untraced");
+
+/// The same of short packets, with their steps.
+pub(super) fn traced(ask: &Ask<'_>, turn: udp::Turn) -> Scene {
+    let watch = TRACED.has(ask.case).then_some(Watch::Steps(turn));
+    Scene { watch, ..in_bursts(ask, turn, 18) }
+}
+
 /// An arm's age of packets that come alone, of that where none is traced, at each point.
 pub(super) fn of_untraced(view: &View<'_>) -> Vec<Found> {
     let points = view.points.iter().filter(|point| point.case == "alone");
@@ -183,12 +193,17 @@ pub(super) fn of_untraced(view: &View<'_>) -> Vec<Found> {
 /// generator can do beyond that.
 const EACH_AT_TOP: Load = Load::Rate(1_000_000.0);
 
-/// A flood of one of experiments.md's mixes, which the last word of a case names.
-pub(super) fn mixed(flow: Flow, case: &str) -> Flow {
+/// A flood of the kind that the last word of a case names: one of experiments.md's mixes, or other packets.
+pub(super) fn of_kind(case: &str, flow: Flow) -> Flow {
     match case.rsplit('-').next() {
         Some("mixed") => Flow { lengths: Lengths::Uniform { from: 18, to: 1472 }, ..flow },
         Some("dns") => Flow { lengths: Lengths::dns(), ..flow },
         Some("sources") => Flow { sources: Sources::Some(100), ..flow },
+        // To a port without a socket.
+        Some("closed") => Flow { port: CLOSED_PORT, ..flow },
+        Some("icmp") => Flow { transport: Transport::Echo, from_port: 1, port: 1, ..flow },
+        // With an IPv4 option of a type that nobody knows, and a byte like a source route's.
+        Some("options") => Flow { options: vec![0x1e, 4, 131, 0], ..flow },
         _ => flow,
     }
 }
@@ -206,19 +221,15 @@ pub(super) fn share_out(mut sorts: Vec<Flow>, load: Load) -> Vec<Flow> {
     sorts
 }
 
-pub(super) fn pings(flow: &Flow) -> Flow {
-    Flow { transport: Transport::Echo, from_port: 1, port: 1, ..flow.clone() }
-}
-
 /// TCP segments of this kind from everywhere; what answers them is dropped ([`Need::AnswersDropped`]).
-pub(super) fn segments(transport: Transport, port: u16, flow: &Flow) -> Flow {
+pub(super) fn segments(transport: Transport, port: u16, flow: Flow) -> Flow {
     Flow {
         transport,
         sources: Sources::Random { address_bits: 16, port_bits: 15 },
         from: From::FloodNet,
         from_port: RANDOM_PORTS,
         port,
-        ..flow.clone()
+        ..flow
     }
 }
 
@@ -232,16 +243,6 @@ pub(super) fn fragments(flow: &Flow) -> [Flow; 2] {
             ..flow.clone()
         }
     })
-}
-
-/// With an IPv4 option of a type that nobody knows, and a byte like a source route's.
-pub(super) fn unknown_option(flow: &Flow) -> Flow {
-    Flow { options: vec![0x1e, 4, 131, 0], ..flow.clone() }
-}
-
-/// The same to a port without a socket.
-pub(super) fn to_closed_port(flow: &Flow) -> Flow {
-    Flow { port: CLOSED_PORT, ..flow.clone() }
 }
 
 /// Whether references are measured in an arm: see [`QUIET`].

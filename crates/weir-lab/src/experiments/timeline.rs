@@ -7,7 +7,7 @@ use super::shared::*;
 
 /// Bursts are a millisecond apart.
 const LOAD: (&str, &str) = ("1k", "3k");
-const TRACED: Cases = Cases::Where(|case| case != "untraced");
+const OF_A_BURST: [&str; 3] = ["first", "second", "third"];
 
 pub static EXPERIMENT: Experiment = Experiment {
     name: "timeline",
@@ -17,7 +17,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     arms: "stock,threaded,niced,batch,weir,weir-native",
     cases: || {
         let alone = ["alone", "untraced"].map(|case| Case::always(case).at(LOAD.0));
-        let burst = ["first", "second", "third"].map(|case| Case::always(case).at(LOAD.1));
+        let burst = OF_A_BURST.map(|case| Case::always(case).at(LOAD.1));
         alone.into_iter().chain(burst).collect()
     },
     loads: LOAD.0,
@@ -45,14 +45,7 @@ pub static EXPERIMENT: Experiment = Experiment {
 };
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
-    let place = ["first", "second", "third"].iter().position(|place| *place == ask.case);
-    let turn = match place {
-        Some(number) => udp::Turn { of: 3, number: number as u32 },
-        None => udp::Turn { of: 1, number: 0 },
-    };
-    let mut scene = in_bursts(ask, turn, 18);
-    if TRACED.has(ask.case) {
-        scene.watch = Some(Watch::Steps(turn));
-    }
-    Ok(scene)
+    let turn = |number| udp::Turn { of: 3, number: number as u32 };
+    let place = OF_A_BURST.iter().position(|place| *place == ask.case);
+    Ok(traced(ask, place.map_or(udp::Turn { of: 1, number: 0 }, turn)))
 }

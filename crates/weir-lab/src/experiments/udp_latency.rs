@@ -75,7 +75,7 @@ fn scene(ask: &Ask<'_>) -> Result<Scene> {
         return Ok(flooded(ask));
     }
     let pings = Flow { from: From::Client, ..Flow::light(ECHO_PORT, PINGS_PER_S) };
-    let flood = ask.flood(FLOODED_PORT).map(|flow| mixed(flow, ask.case));
+    let flood = ask.flood(FLOODED_PORT).map(|flow| of_kind(ask.case, flow));
     Ok(Scene {
         apps: vec![App::sink(Duration::ZERO, FLOODED_PORT, Role::Flooded), echo(Role::Light)],
         flows: std::iter::once(pings).chain(flood).collect(),

@@ -83,7 +83,7 @@ fn cases() -> Vec<Case> {
 }
 
 fn scene(ask: &Ask<'_>) -> Result<Scene> {
-    let flood = ask.flood(FLOODED_PORT).map(|flow| mixed(flow, ask.case)).into_iter();
+    let flood = ask.flood(FLOODED_PORT).map(|flow| of_kind(ask.case, flow)).into_iter();
     if ask.case == "echo" {
         return Ok(Scene {
             apps: vec![echo(Role::Flooded)],
