@@ -13,7 +13,6 @@ use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::traffic::{FlowSpec, Generator};
 use weir_bpf::units::{CpuId, MacAddr, Nice, PacketsPerSec};
 
-use crate::apps::compute::Work;
 use crate::apps::{Job, udp};
 use crate::arm::{Arm, Napi};
 use crate::error::{Error, Result};
@@ -166,19 +165,17 @@ impl Bench {
 
     fn start_on(&self, host: &Host, app: &App) -> Result<Running> {
         let (at, bind) = (|name| self.place(host, name), (host.address.1, app.port).into());
-        let job = match &app.kind {
+        let mut kind = app.kind.clone();
+        match &mut kind {
             AppKind::Real(kind) => return Running::server(kind, &at(kind.name)?),
             AppKind::Capture(kind) => return Running::capture(*kind, &at("capture")?),
             AppKind::Wall(options) => return Running::screen(options, &at("screen")?),
-            AppKind::Udp(server) => {
-                let passes = (server.work.time.as_nanos() as f64 / self.loop_ns).ceil() as u64;
-                let work = Work { passes, ..server.work };
-                Job::UdpServer(bind, udp::Server { work, ..*server })
+            AppKind::Udp(udp::Server { work, .. }) => {
+                work.passes = (work.time.as_nanos() as f64 / self.loop_ns).ceil() as u64;
             }
-            AppKind::Tcp { echo } => Job::TcpServer { bind, echo: *echo },
-            AppKind::Screen => Job::Screen,
-            AppKind::Unread => Job::Unread([host.address.1.into(), host.address6.1.into()]),
-        };
+            AppKind::Tcp { .. } | AppKind::Screen | AppKind::Unread => {}
+        }
+        let job = Job::App(kind, bind, host.address6.1.into());
         Process::worker(&host.netns, self.sut_cpu, Nice(app.nice), job).map(Running::from)
     }
 
