@@ -115,7 +115,6 @@ impl Bench {
 
     fn make_sut(&mut self, arm: &Arm) -> Result<Sut> {
         let host = self.topology.add_host()?;
-        host.wait_until_up()?;
         if arm.napi == Napi::Rps {
             host.sysfs.write(SUT_INTERFACE, "queues/rx-0/rps_cpus", &mask(self.sut_cpu))?;
         }
@@ -124,17 +123,9 @@ impl Bench {
         }
         // In the other arms, what is attached has a say in who polls.
         if arm.daemon.is_none() && arm.bare.is_none() {
-            self.thread(&host, arm)?;
+            host.thread_napi(self.sut_cpu, arm.napi)?;
         }
         Ok(Sut { apps: vec![], met: vec![], host, _sink: None })
-    }
-
-    /// Switches threaded NAPI on, as the arm has it. Attaching XDP makes new threads.
-    fn thread(&self, host: &Host, arm: &Arm) -> Result<()> {
-        match arm.napi {
-            Napi::Thread(policy, nice) => host.thread_napi(self.sut_cpu, policy, nice),
-            Napi::Softirq | Napi::Rps => Ok(()),
-        }
     }
 
     fn furnish(&self, sut: &mut Sut, arm: &Arm, needs: &[Need], apps: &[App]) -> Result<()> {
@@ -213,7 +204,7 @@ impl Bench {
         let attach = |bare| host.netns.run(|| self.bare.attach(bare, host.ifindex))?;
         let bare = arm.bare.map(attach).transpose()?;
         if bare.is_some() {
-            self.thread(host, arm)?;
+            host.thread_napi(self.sut_cpu, arm.napi)?;
         }
         let is_interrupted = arm.napi == Napi::Softirq;
         let interrupts = is_interrupted.then(|| self.bind_interrupts(arm)).transpose()?;
@@ -224,7 +215,7 @@ impl Bench {
         // One that may have a program in the driver has brought new NAPI instances; weir finds them itself.
         let in_driver = |kind: &AppKind| matches!(kind, AppKind::Capture(_) | AppKind::Wall(_));
         if daemon.is_none() && apps.iter().any(|(app, _)| in_driver(&app.kind)) {
-            self.thread(host, arm)?;
+            host.thread_napi(self.sut_cpu, arm.napi)?;
         }
         Ok(Begun { apps, daemon, _bare: bare, _interrupts: interrupts, _quota: quota })
     }

@@ -386,7 +386,7 @@ impl Going<'_> {
         if let Some(setup) = self.bench.setups.get(&arm.name)
             && setups.get(&arm.name) != Some(setup)
         {
-            self.store.keep_setup(&arm.name, setup)?;
+            self.store.keep(&(&arm.name, setup))?;
             setups.insert(arm.name.clone(), setup.clone());
         }
         self.store.keep(&trial)?;

@@ -14,7 +14,7 @@ use crate::bench::Bench;
 use crate::error::{Error, Result, cannot};
 use crate::histogram;
 use crate::host::companions::Companion;
-use crate::host::process::Process;
+use crate::host::process::{Process, cpu_ns};
 use crate::host::topology::{EGRESS, Host};
 use crate::machine;
 use crate::programs::{Daemon, Running};
@@ -113,7 +113,7 @@ impl Probe<'_> {
             if let Some(written) = running.written()? {
                 reading.add(Counter::Captured, written);
             }
-            let ns = running.cpu_time()?.0;
+            let ns = cpu_ns(&running.pids)?;
             reading.add(Counter::ServerCpu, ns);
             match app.role {
                 Role::Flooded => reading.add(Counter::FloodedCpu, ns),
@@ -125,7 +125,7 @@ impl Probe<'_> {
             reading.add(Counter::InputCpu, sched::cpu_time(*pid)?.0);
         }
         if let Some(daemon) = self.daemon {
-            reading.add(Counter::DaemonCpu, daemon.cpu_time()?.0);
+            reading.add(Counter::DaemonCpu, cpu_ns(&[daemon.process.pid()])?);
         }
         let cpu = self.bench.sut_cpu;
         reading.add(Counter::IdleNs, machine::cpu_stat_ns(cpu, 4));

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::error::{Error, Result, cannot};
-use crate::run::{Run, Setup, Trial};
+use crate::run::Run;
 
 /// Before the seed with which an identity ends, if it has one.
 pub const SEED: &str = " --seed ";
@@ -92,16 +92,8 @@ impl Store {
         Ok(false)
     }
 
-    pub fn keep(&mut self, trial: &Trial) -> Result<()> {
-        self.keep_line(trial)
-    }
-
-    /// Keeps what ran where in an arm, as an array, which no trial is.
-    pub fn keep_setup(&mut self, arm: &str, setup: &Setup) -> Result<()> {
-        self.keep_line(&(arm, setup))
-    }
-
-    fn keep_line(&mut self, kept: &impl Serialize) -> Result<()> {
+    /// Keeps a trial; or an arm and what ran where in it, as an array, which no trial is.
+    pub fn keep(&mut self, kept: &impl Serialize) -> Result<()> {
         let Some((file, _)) = &mut self.partial else { return Ok(()) };
         let line = serde_json::to_string(kept).map_err(cannot("write", "a trial"))?;
         writeln!(file, "{line}").map_err(cannot("keep", "a trial"))
@@ -149,7 +141,7 @@ pub fn read_all(dir: &Path) -> Result<Vec<(PathBuf, Run)>> {
 mod tests {
     use super::*;
     use crate::report::made_up;
-    use crate::run::Load;
+    use crate::run::{Load, Setup, Trial};
 
     fn trial(repeat: u32) -> Trial {
         let values = [("loss".to_owned(), 0.5)].into();
@@ -173,7 +165,7 @@ mod tests {
         assert!(run.trials.is_empty());
         let setup = Setup { gate: "CPU 1".into(), ..Setup::default() };
         store.keep(&trial(0)).unwrap();
-        store.keep_setup("weir", &setup).unwrap();
+        store.keep(&("weir", &setup)).unwrap();
         store.keep(&trial(1)).unwrap();
         drop(store);
         // Killed while it wrote.

@@ -42,8 +42,8 @@ pub enum Job {
     /// Times a calibrated loop again and again.
     SpeedProbe,
     Beside(Beside),
-    /// Writes these sysctls of net.core when the lab has ended.
-    PutBack(Vec<(String, String)>),
+    /// Writes what a quota's sysctls were when the lab has ended.
+    PutBack([String; 3]),
     /// Becomes another program inside the namespace: its path, its name, its arguments.
     Program(PathBuf, String, Vec<String>),
 }

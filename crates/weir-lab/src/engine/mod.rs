@@ -150,7 +150,7 @@ fn watch(
     go(&probe, false);
     // What waits in its queue is to be received, and in good time.
     drop(stopped);
-    probe.beside.iter().for_each(Companion::end);
+    probe.beside.iter().for_each(|beside| beside.process.end());
     let mut after = drain(&probe, &before, stop)?;
     if let Some(client) = probe.client.as_ref().filter(|_| scene.books == Books::Ip) {
         // Its resets are this trial's, and must find room in the ring: a connection that is left would

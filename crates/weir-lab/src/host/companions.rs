@@ -30,9 +30,4 @@ impl Companion {
         let group = (kind == Beside::GroupHog).then(|| group_of(process.pid())).transpose()?;
         Ok(Self { kind, process, _group: group })
     }
-
-    /// Ends it; it is waited for when this is dropped.
-    pub fn end(&self) {
-        let _ = kill_process(self.process.pid(), Signal::KILL);
-    }
 }

@@ -12,7 +12,7 @@ use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::shared_memory::SharedCounters;
 use weir_bpf::sys::stat::Stat;
-use weir_bpf::units::{CpuId, Nanos, Nice};
+use weir_bpf::units::{CpuId, Nice};
 
 use crate::apps::{Job, Order, slots};
 use crate::arm::DaemonSpec;
@@ -175,14 +175,17 @@ pub fn ask_weir(netns: &NetNs, cpu: CpuId, spec: &DaemonSpec, arguments: &[&str]
     })
 }
 
-/// CPU time that all threads of a process have had.
-pub fn cpu_time(process: Pid) -> Result<Nanos> {
-    let path = format!("/proc/{process}/task");
-    let threads = fs::read_dir(&path).map_err(cannot("list", &path))?;
+/// CPU time that all threads of these processes have had, nanoseconds.
+pub fn cpu_ns(processes: &[Pid]) -> Result<u64> {
     // A thread that ends meanwhile takes what it had with it.
     let time = |name: &str| sched::cpu_time(Pid::from_raw(name.parse().ok()?)?).ok();
-    let times = threads.flatten().filter_map(|thread| time(thread.file_name().to_str()?));
-    Ok(Nanos(times.map(|time| time.0).sum()))
+    let of = |process: &Pid| {
+        let path = format!("/proc/{process}/task");
+        let threads = fs::read_dir(&path).map_err(cannot("list", &path))?.flatten();
+        let times = threads.filter_map(|thread| time(thread.file_name().to_str()?));
+        Ok(times.map(|time| time.0).sum::<u64>())
+    };
+    processes.iter().map(of).sum()
 }
 
 /// The processes below this one that have none below themselves; this one if it has none. A server's

@@ -17,12 +17,12 @@ use rustix::io::Errno;
 use tempfile::TempDir;
 use weir_bpf::sys::link::{LinkStats, Links};
 use weir_bpf::sys::netns::NetNs;
-use weir_bpf::sys::sched::SchedPolicy;
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::sys::{ethtool, ipv6, napi, sched};
-use weir_bpf::units::{CpuId, IfIndex, MacAddr, Nice};
+use weir_bpf::units::{CpuId, IfIndex, MacAddr};
 
 use super::group;
+use crate::arm::Napi;
 use crate::error::{Result, cannot};
 use crate::progress::say;
 use crate::stop::{STEP, Stop, wait_for};
@@ -141,6 +141,7 @@ impl Topology {
         Ok([far, host.links.stats(host.ifindex)?])
     }
 
+    /// Makes a host, and waits until packets can pass to it.
     pub fn add_host(&mut self) -> Result<Host> {
         self.hosts += 1;
         let index = self.hosts;
@@ -173,6 +174,9 @@ impl Topology {
         });
         let (own_links, sysfs, ifindex, mac) = made??;
         links.set_up(generator_ifindex)?;
+        let is_up = || Ok(own_links.info(ifindex)?.oper_up.then_some(()));
+        let problem = format!("the lab's {SUT_INTERFACE} does not come up");
+        wait_for(UP_DEADLINE, is_up, (&problem, "is the machine overloaded? try again"))?;
         Ok(Host {
             netns,
             links: own_links,
@@ -195,16 +199,10 @@ impl Host {
         Ipv4Addr::new(a, b, c, last)
     }
 
-    /// Waits until packets can pass.
-    pub fn wait_until_up(&self) -> Result<()> {
-        let is_up = || Ok(self.links.info(self.ifindex)?.oper_up.then_some(()));
-        let problem = format!("the lab's {SUT_INTERFACE} does not come up");
-        wait_for(UP_DEADLINE, is_up, (&problem, "is the machine overloaded? try again"))
-    }
-
-    /// Switches to threaded NAPI and puts the threads on a CPU, at a weight. To be done again when XDP was
-    /// attached or detached, which makes new ones.
-    pub fn thread_napi(&self, sut: CpuId, policy: SchedPolicy, nice: Nice) -> Result<()> {
+    /// Where threads poll, switches to threaded NAPI and puts them on a CPU, at their weight. To be done again when
+    /// XDP was attached or detached, which makes new ones.
+    pub fn thread_napi(&self, sut: CpuId, napi: Napi) -> Result<()> {
+        let Napi::Thread(policy, nice) = napi else { return Ok(()) };
         self.sysfs.write(SUT_INTERFACE, "threaded", "1")?;
         let threads = || {
             let threads = self.netns.run(|| napi::napi_threads(self.ifindex, SUT_INTERFACE))??;

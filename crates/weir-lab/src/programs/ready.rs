@@ -6,12 +6,12 @@ use std::path::Path;
 use serde_json::Value;
 use tempfile::TempDir;
 use weir_bpf::counters::CountersReader;
-use weir_bpf::units::{Nanos, Nice};
+use weir_bpf::units::Nice;
 
 use super::running::{Place, Running, WEIR};
 use crate::arm::DaemonSpec;
 use crate::error::{Error, Result, cannot};
-use crate::host::process::{Process, START_DEADLINE, cpu_time};
+use crate::host::process::{Process, START_DEADLINE};
 use crate::host::topology::{CAPTURE, CAPTURES, EGRESS, SUT_INTERFACE};
 
 /// What `weir` says once it captures, or its walls stand.
@@ -107,10 +107,6 @@ impl Daemon {
         let mut process = place.start(WEIR, spec.path(), words, Nice(0))?;
         let (attach, counters) = process.wait("come up", START_DEADLINE, protected)?;
         Ok(Self { process, attach, counters: CountersReader::open(counters)? })
-    }
-
-    pub fn cpu_time(&self) -> Result<Nanos> {
-        cpu_time(self.process.pid())
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::process::Pid;
 use tempfile::TempDir;
 use weir_bpf::sys::netns::NetNs;
-use weir_bpf::units::{CpuId, Nanos, Nice};
+use weir_bpf::units::{CpuId, Nice};
 
 use super::ready::CaptureKind;
 use super::report::Figures;
@@ -146,11 +146,6 @@ impl Running {
         };
         let started = Self::start(place, name, (port, arguments), is_ready)?;
         Ok(Self { pids: process::workers(started.process.pid())?, ..started })
-    }
-
-    pub fn cpu_time(&self) -> Result<Nanos> {
-        let times = self.pids.iter().map(|pid| Ok(process::cpu_time(*pid)?.0));
-        times.sum::<Result<u64>>().map(Nanos)
     }
 }
 
