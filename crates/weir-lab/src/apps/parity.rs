@@ -1,8 +1,7 @@
 //! The clients of the lab's own conversations with a UDP server: as plain programs would have them, by one socket.
 
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
-use std::sync::atomic::Ordering;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -34,48 +33,32 @@ pub fn converse(talk: Talk, server: SocketAddr, shared: &SharedCounters) -> io::
     let socket = connect_udp(server)?;
     socket.set_read_timeout(Some(PATIENCE))?;
     slots::ready(shared);
-    match talk {
-        Talk::RoundTrip => round_trips(&socket, shared),
-        Talk::Window => window(&socket, shared),
-    }?;
-    stay()
-}
-
-/// What the server says, if it comes in time.
-fn answer(socket: &UdpSocket, buffer: &mut [u8], shared: &SharedCounters) -> io::Result<bool> {
-    match socket.recv(buffer) {
-        Ok(_) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            slots::add(shared, slots::LOST, 1);
-            Ok(false)
-        }
-        Err(error) => Err(error),
-    }
-}
-
-fn round_trips(socket: &UdpSocket, shared: &SharedCounters) -> io::Result<()> {
-    while !slots::is_set(shared, slots::STOP) {
-        let began = Instant::now();
-        socket.send(&[0])?;
-        slots::add(shared, slots::SENT, 1);
-        if answer(socket, &mut [0; 16], shared)? {
-            slots::took(shared, began.elapsed());
-        }
-    }
-    Ok(())
-}
-
-fn window(socket: &UdpSocket, shared: &SharedCounters) -> io::Result<()> {
+    let (bytes, window) = match talk {
+        Talk::RoundTrip => (1, 1),
+        Talk::Window => (DATAGRAM_BYTES, WINDOW),
+    };
     let (mut sent, mut received) = (0_u64, 0_u64);
     while !slots::is_set(shared, slots::STOP) {
-        while sent - received < WINDOW {
-            socket.send(&[0; DATAGRAM_BYTES])?;
+        let began = Instant::now();
+        while sent - received < window {
+            socket.send(&[0; DATAGRAM_BYTES][..bytes])?;
             sent += 1;
-            shared.get(slots::SENT).store(sent, Ordering::Relaxed);
+            slots::add(shared, slots::SENT, 1);
         }
-        let mut count = [0; 8];
-        let told = answer(socket, &mut count, shared)?;
-        received = if told { received.max(u64::from_be_bytes(count)) } else { sent };
+        let mut answer = [0; 8];
+        let told = match socket.recv(&mut answer) {
+            Ok(_) if talk == Talk::Window => u64::from_be_bytes(answer),
+            Ok(_) => {
+                slots::took(shared, began.elapsed());
+                sent
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                slots::add(shared, slots::LOST, 1);
+                sent
+            }
+            Err(error) => return Err(error),
+        };
+        received = received.max(told);
     }
-    Ok(())
+    stay()
 }

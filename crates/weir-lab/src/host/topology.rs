@@ -21,7 +21,7 @@ use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::sys::{ethtool, ipv6, napi, sched};
 use weir_bpf::units::{CpuId, IfIndex, MacAddr};
 
-use super::group;
+use super::companions;
 use crate::arm::Napi;
 use crate::error::{Result, cannot};
 use crate::progress::say;
@@ -109,10 +109,10 @@ fn own_directory(labs: &Path) -> Result<TempDir> {
 
 /// Removes what labs that were killed left elsewhere. It is this lab's turn, so none of them runs.
 fn sweep() {
-    for capture in group::entries(Path::new(CAPTURES), |name| name.starts_with(CAPTURE)) {
+    for capture in companions::entries(Path::new(CAPTURES), |name| name.starts_with(CAPTURE)) {
         let _ = fs::remove_dir_all(capture);
     }
-    group::sweep();
+    companions::sweep_groups();
 }
 
 impl Topology {

@@ -1,14 +1,12 @@
 //! The real programs that the lab measures with: servers and load generators that Debian packages
 //! and that nobody here wrote. What is particular to each is in `table`, and its parser in `report`.
 
-mod ready;
 mod report;
 mod running;
 mod table;
 
-pub use ready::{CaptureKind, Daemon};
 pub use report::Figures;
-pub use running::{Client, Place, Running, check_installed, versions};
+pub use running::{CaptureKind, Client, Daemon, Place, Running, check_installed, versions};
 pub use table::{
     ClientKind, DNSPERF, IPERF3, IPERF3_CLIENT, MEMCASLAP, NGINX, ServerKind, WRK, in_flight,
 };

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint};
+use plotters::coord::types::RangedCoordf64;
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 
@@ -109,7 +110,8 @@ struct Axis {
 }
 
 impl Axis {
-    /// With round figures: on a logarithmic axis 1, 2, 5, 10, else at most seven equal steps.
+    /// With round figures: on a logarithmic axis 1, 2, 5, 10, of which the library would write the last alone; else what
+    /// it writes.
     fn new(values: &[f64], linear_max: f64) -> Self {
         let log = |value: f64| value.log10().floor() as i32;
         let most = values.iter().copied().fold(0.0, f64::max);
@@ -127,10 +129,7 @@ impl Axis {
             return Self { is_log: true, low, high, ticks };
         }
         let high = if most > 0.0 { most * 1.06 } else { 1.0 };
-        let (raw, decade) = (high / 7.0, 10f64.powi(log(high / 7.0)));
-        let mut round = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().map(|digit| digit * decade);
-        let step = round.find(|step| *step >= raw).unwrap_or(raw);
-        let ticks = (0..=7).map(|n| f64::from(n) * step).filter(|value| *value <= high).collect();
+        let ticks = RangedCoordf64::from(0.0..high).key_points(8);
         Self { is_log: false, low: 0.0, high, ticks }
     }
 }
