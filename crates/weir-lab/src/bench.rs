@@ -21,7 +21,7 @@ use crate::host::process::Process;
 use crate::host::quota::Quotas;
 use crate::host::topology::{Host, SUT_INTERFACE, Topology};
 use crate::host::wire::{self, FLOOD_NET, OFF_LINK, mask};
-use crate::programs::{Daemon, Place, Running};
+use crate::programs::{Daemon, Place};
 use crate::run::{Load, Setup};
 use crate::scene::{App, AppKind, FLOODED_PORT, Flow, From, Need, To};
 use crate::stop::{Undo, wait_for};
@@ -37,7 +37,7 @@ const NOBODYS_MAC: MacAddr = MacAddr([0x02, 0, 0, 0, 0, 0x09]);
 
 pub struct Sut {
     // In the order in which they must be dropped: processes, then what they are in.
-    apps: Vec<(App, Running)>,
+    apps: Vec<(App, Process)>,
     met: Vec<Need>,
     pub host: Host,
     /// At the far end of an egress that sends frames: no skb is built of them there, either.
@@ -135,7 +135,8 @@ impl Bench {
                 sut.met.push(*need);
                 if arm.forwards_in_driver() && *need == Need::Egress {
                     let index = self.topology.generator_links.index(&wire::sink_name(&sut.host))?;
-                    let attach = || self.bare.attach(Bare::Drop, index);
+                    let bare = &self.bare;
+                    let attach = || bare.attach(Bare::Drop, index);
                     sut._sink = Some(self.topology.generator.run(attach)??);
                 }
             }
@@ -154,20 +155,20 @@ impl Bench {
         Ok(Place { netns: &host.netns, cpu: self.sut_cpu, address: host.address.1, directory })
     }
 
-    fn start_on(&self, host: &Host, app: &App) -> Result<Running> {
+    fn start_on(&self, host: &Host, app: &App) -> Result<Process> {
         let (at, bind) = (|name| self.place(host, name), (host.address.1, app.port).into());
         let mut kind = app.kind.clone();
         match &mut kind {
-            AppKind::Real(kind) => return Running::server(kind, &at(kind.name)?),
-            AppKind::Capture(kind) => return Running::capture(*kind, &at("capture")?),
-            AppKind::Wall(options) => return Running::screen(options, &at("screen")?),
+            AppKind::Real(kind) => return at(kind.name)?.server(kind),
+            AppKind::Capture(kind) => return at("capture")?.capture(*kind),
+            AppKind::Wall(options) => return at("screen")?.screen(options),
             AppKind::Udp(udp::Server { work, .. }) => {
                 work.passes = (work.time.as_nanos() as f64 / self.loop_ns).ceil() as u64;
             }
             AppKind::Tcp { .. } | AppKind::Screen | AppKind::Unread => {}
         }
         let job = Job::App(kind, bind, host.address6.1.into());
-        Process::worker(&host.netns, self.sut_cpu, Nice(app.nice), job).map(Running::from)
+        Process::worker(&host.netns, self.sut_cpu, Nice(app.nice), job)
     }
 
     pub fn aim(&mut self, arm: &Arm, flows: &[Flow]) -> Result<()> {
@@ -199,9 +200,10 @@ impl Bench {
         let quota = self.quotas.as_ref().zip(arm.quota);
         let quota = quota.map(|(quotas, packets)| quotas.set(packets)).transpose()?;
         let host = &self.sut(arm).host;
-        let start = |spec| Daemon::start(spec, &self.place(host, "weir")?);
+        let start = |spec| self.place(host, "weir")?.daemon(spec);
         let daemon = arm.daemon.as_ref().map(start).transpose()?;
-        let attach = |bare| host.netns.run(|| self.bare.attach(bare, host.ifindex))?;
+        let programs = &self.bare;
+        let attach = |bare| host.netns.run(|| programs.attach(bare, host.ifindex))?;
         let bare = arm.bare.map(attach).transpose()?;
         if bare.is_some() {
             host.thread_napi(self.sut_cpu, arm.napi)?;
@@ -240,7 +242,7 @@ impl Bench {
 
 /// What is one trial's alone, in the order in which it must go.
 pub struct Begun {
-    apps: Vec<(App, Running)>,
+    apps: Vec<(App, Process)>,
     pub daemon: Option<Daemon>,
     _bare: Option<Attached>,
     _interrupts: Option<Undo<'static>>,
@@ -249,7 +251,7 @@ pub struct Begun {
 
 impl Begun {
     /// An application, of this trial or one that stays.
-    pub fn app<'a>(&'a self, sut: &'a Sut, app: &App) -> Option<&'a Running> {
+    pub fn app<'a>(&'a self, sut: &'a Sut, app: &App) -> Option<&'a Process> {
         let mut all = self.apps.iter().chain(&sut.apps);
         all.find(|(known, _)| known == app).map(|(_, running)| running)
     }

@@ -13,11 +13,10 @@ use crate::apps::{slots, udp};
 use crate::bench::Bench;
 use crate::error::{Error, Result, cannot};
 use crate::histogram;
-use crate::host::companions::Companion;
 use crate::host::process::{Process, cpu_ns};
 use crate::host::topology::{EGRESS, Host};
 use crate::machine;
-use crate::programs::{Daemon, Running};
+use crate::programs::Daemon;
 use crate::reading::{Counter, Histogram, Reading};
 use crate::scene::{AppKind, Beside, Books, Need, Role, Scene, Watch};
 
@@ -28,10 +27,11 @@ pub struct Probe<'a> {
     pub host: &'a Host,
     pub scene: &'a Scene,
     /// The scene's applications, in its order.
-    pub apps: Vec<&'a Running>,
+    pub apps: Vec<&'a Process>,
     /// The lab's own client, once it runs.
     pub client: Option<Process>,
-    pub beside: Option<Companion>,
+    /// The process beside the applications, once it runs.
+    pub beside: Option<Process>,
     pub daemon: Option<&'a Daemon>,
     /// Connections are followed, so that what cannot be is dropped.
     pub follows: bool,
@@ -65,8 +65,7 @@ impl Probe<'_> {
             reading.add(Counter::Missed, counts.missed);
         }
         for (app, running) in self.scene.apps.iter().zip(&self.apps) {
-            let worker = &running.process;
-            if !worker.counts() {
+            if !running.counts() {
                 continue;
             }
             let (delivered, ages) = match app.role {
@@ -76,13 +75,13 @@ impl Probe<'_> {
             };
             // A request over TCP is not a packet.
             if !matches!(app.kind, AppKind::Tcp { .. }) {
-                reading.add(delivered, worker.count(slots::DELIVERED));
+                reading.add(delivered, running.count(slots::DELIVERED));
             }
             if let Some(ages) = ages {
-                reading.note(ages, worker.histogram());
+                reading.note(ages, running.histogram());
             }
             if matches!(app.kind, AppKind::Udp(udp::Server { answer: Answer::Echo, .. })) {
-                reading.add(Counter::Replied, worker.count(slots::REPLIED));
+                reading.add(Counter::Replied, running.count(slots::REPLIED));
             }
         }
         if let Some(client) = &self.client {
@@ -93,13 +92,13 @@ impl Probe<'_> {
             reading.add(Counter::ClientLost, client.count(slots::LOST));
             reading.note(Histogram::Took, client.histogram());
         }
-        match &self.beside {
-            None | Some(Companion { kind: Beside::Spinner, .. }) => {}
-            Some(Companion { kind: Beside::Interactive, process, .. }) => {
+        match self.scene.beside.zip(self.beside.as_ref()) {
+            None | Some((Beside::Spinner, _)) => {}
+            Some((Beside::Interactive, process)) => {
                 let open_ns = monotonic_now().0.saturating_sub(process.count(slots::DUE_NS));
                 reading.note(Histogram::Wake, histogram::with(process.histogram(), open_ns));
             }
-            Some(Companion { process, .. }) => {
+            Some((_, process)) => {
                 reading.add(Counter::Work, process.count(slots::WORK));
                 reading.add(Counter::WorkCpu, process.count(slots::CPU_NS));
             }
@@ -110,8 +109,8 @@ impl Probe<'_> {
     /// Whom the kernel charges.
     fn cpu(&self, reading: &mut Reading) -> Result<()> {
         for (app, running) in self.scene.apps.iter().zip(&self.apps) {
-            if let Some(written) = running.written()? {
-                reading.add(Counter::Captured, written);
+            if let AppKind::Capture(kind) = app.kind {
+                reading.add(Counter::Captured, kind.written(running.pid())?);
             }
             let ns = cpu_ns(&running.pids)?;
             reading.add(Counter::ServerCpu, ns);
@@ -125,7 +124,7 @@ impl Probe<'_> {
             reading.add(Counter::InputCpu, sched::cpu_time(*pid)?.0);
         }
         if let Some(daemon) = self.daemon {
-            reading.add(Counter::DaemonCpu, cpu_ns(&[daemon.process.pid()])?);
+            reading.add(Counter::DaemonCpu, cpu_ns(&daemon.process.pids)?);
         }
         let cpu = self.bench.sut_cpu;
         reading.add(Counter::IdleNs, machine::cpu_stat_ns(cpu, 4));

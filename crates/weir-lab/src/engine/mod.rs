@@ -23,12 +23,12 @@ use crate::arm::Arm;
 use crate::bench::{Begun, Bench};
 use crate::error::{Error, Result};
 use crate::experiment::{Ask, Times};
-use crate::host::companions::{Companion, stopped};
+use crate::host::companions::{self, stopped};
 use crate::host::process::Process;
 use crate::host::wire::{FLOOD_NET, far_interrupts, sink, slow_egress};
 use crate::meter;
 use crate::probe::Probe;
-use crate::programs::{Client as RealClient, Place};
+use crate::programs::Place;
 use crate::reading::{Counter, Reading};
 use crate::run::Trial;
 use crate::scene::{Books, Client, Need, Scene, Watch};
@@ -121,7 +121,7 @@ fn watch(
     };
     let watching = Watching::begin(&probe, &threads)?;
     let before = probe.read()?;
-    let start = |kind| Companion::start(&sut.host.netns, bench.sut_cpu, kind);
+    let start = |kind| companions::start(&sut.host.netns, bench.sut_cpu, kind);
     probe.beside = scene.beside.map(start).transpose()?;
     let flooded = probe.apps.first().filter(|_| scene.stopped).and_then(|app| app.pids.first());
     let stopped = flooded.map(|pid| stopped(*pid)).transpose()?;
@@ -141,8 +141,9 @@ fn watch(
         let (closed, last) = (probe.read()?, watching.polls());
         let length = began.elapsed();
         begun.daemon.iter().try_for_each(|daemon| daemon.process.still_runs())?;
-        probe.beside.iter().try_for_each(|beside| beside.process.still_runs())?;
-        let report = real.map(|real| real.report(stop)).transpose()?;
+        probe.beside.iter().try_for_each(Process::still_runs)?;
+        let report = real.zip(scene.program.as_ref());
+        let report = report.map(|(real, (kind, _))| kind.report(real, stop)).transpose()?;
         Ok::<_, Error>(Window { opened, closed, length, polls: first.zip(last), arrivals, report })
     };
     let window =
@@ -150,7 +151,7 @@ fn watch(
     go(&probe, false);
     // What waits in its queue is to be received, and in good time.
     drop(stopped);
-    probe.beside.iter().for_each(|beside| beside.process.end());
+    probe.beside.iter().for_each(Process::end);
     let mut after = drain(&probe, &before, stop)?;
     if let Some(client) = probe.client.as_ref().filter(|_| scene.books == Books::Ip) {
         // Its resets are this trial's, and must find room in the ring: a connection that is left would
@@ -183,7 +184,7 @@ fn judged(probe: &Probe<'_>, stop: &Stop) -> Result<()> {
 }
 
 /// Starts a scene's client, if it is a program, which sends for a window from now on.
-fn start_program(probe: &Probe<'_>, window: Duration) -> Result<Option<RealClient>> {
+fn start_program(probe: &Probe<'_>, window: Duration) -> Result<Option<Process>> {
     let (Some((kind, more)), bench) = (&probe.scene.program, probe.bench) else {
         return Ok(None);
     };
@@ -193,7 +194,7 @@ fn start_program(probe: &Probe<'_>, window: Duration) -> Result<Option<RealClien
         address: probe.host.address.1,
         directory: bench.topology.directory("clients")?,
     };
-    RealClient::start(kind, more, &place, window.as_secs()).map(Some)
+    place.client(kind, more, window.as_secs()).map(Some)
 }
 
 /// Lets a client of the lab's own send, or not.

@@ -29,19 +29,13 @@ pub fn stopped(pid: Pid) -> Result<Undo<'static>> {
     Ok(Undo(Box::new(move || kill_process(pid, Signal::CONT).unwrap_or_default())))
 }
 
-/// The process beside the applications, with the group that goes after it.
-pub struct Companion {
-    pub kind: Beside,
-    pub process: Process,
-    _group: Option<Undo<'static>>,
-}
-
-impl Companion {
-    pub fn start(netns: &NetNs, cpu: CpuId, kind: Beside) -> Result<Self> {
-        let process = Process::worker(netns, cpu, Nice(0), Job::Beside(kind))?;
-        let group = (kind == Beside::GroupHog).then(|| group_of(process.pid())).transpose()?;
-        Ok(Self { kind, process, _group: group })
+/// Starts the process beside the applications.
+pub fn start(netns: &NetNs, cpu: CpuId, kind: Beside) -> Result<Process> {
+    let mut process = Process::worker(netns, cpu, Nice(0), Job::Beside(kind))?;
+    if kind == Beside::GroupHog {
+        process.after = Some(Box::new(group_of(process.pid())?));
     }
+    Ok(process)
 }
 
 /// Moves a process into a group of its own, of the usual weight, until what is returned is dropped: it must have ended

@@ -1,5 +1,6 @@
 //! Starting processes, and ending them.
 
+use std::any::Any;
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
@@ -43,6 +44,10 @@ pub struct Process {
     log: Option<PathBuf>,
     /// What it counts in, if it is one of the lab's own.
     shared: Option<SharedCounters>,
+    /// The processes that do the work: nginx's worker, NSD's server process, the others' only one.
+    pub pids: Vec<Pid>,
+    /// What goes after it: its files, or its group.
+    pub after: Option<Box<dyn Any>>,
 }
 
 impl Process {
@@ -57,7 +62,8 @@ impl Process {
             command.stdout(file.try_clone().map_err(failed)?).stderr(file);
         }
         let child = command.spawn().map_err(cannot("start", &object))?;
-        Ok(Self { child, end, object, log, shared: None })
+        let pids = vec![Pid::from_child(&child)];
+        Ok(Self { child, end, object, log, shared: None, pids, after: None })
     }
 
     /// Starts one of the lab's own in a namespace, at a nice value, and waits until it is ready.

@@ -6,7 +6,7 @@ mod running;
 mod table;
 
 pub use report::Figures;
-pub use running::{CaptureKind, Client, Daemon, Place, Running, check_installed, versions};
+pub use running::{CaptureKind, Daemon, Place, check_installed, versions};
 pub use table::{
     ClientKind, DNSPERF, IPERF3, IPERF3_CLIENT, MEMCASLAP, NGINX, ServerKind, WRK, in_flight,
 };

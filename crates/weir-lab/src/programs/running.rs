@@ -83,13 +83,7 @@ pub struct Place<'a> {
 
 impl Place<'_> {
     /// Starts a program here; what it prints goes to a log in its directory.
-    pub fn start(
-        &self,
-        name: &str,
-        path: PathBuf,
-        words: Vec<String>,
-        nice: Nice,
-    ) -> Result<Process> {
+    fn start(&self, name: &str, path: PathBuf, words: Vec<String>, nice: Nice) -> Result<Process> {
         let object = format!("{name} {}", words.join(" "));
         let job = Job::Program(path, name.to_owned(), words);
         let order = Order { nice: nice.0, ..Order::new(self.netns, self.cpu, job) };
@@ -113,6 +107,86 @@ impl Place<'_> {
         let path = if name == WEIR { OWN.into() } else { path_of(name).unwrap_or_default() };
         self.start(name, path, arguments.split_whitespace().map(fill).collect(), nice)
     }
+
+    /// The same, and waits until it is ready, as what it has printed tells.
+    fn start_ready(
+        &self,
+        name: &str,
+        (port, arguments): (u16, &str),
+        is_ready: impl Fn(&str) -> bool,
+    ) -> Result<Process> {
+        let mut process = self.start_filled(name, port, arguments, Nice(0))?;
+        process.wait("get ready", START_DEADLINE, |said| is_ready(said).then_some(()))?;
+        Ok(process)
+    }
+
+    pub fn server(&self, kind: &ServerKind) -> Result<Process> {
+        let ServerKind { name, port, arguments, .. } = *kind;
+        let answers = || self.netns.run(|| answers(kind, (self.address, port).into()));
+        // It may not listen yet.
+        let is_ready = |said: &str| match kind.question {
+            Some(_) => matches!(answers(), Ok(Ok(true))),
+            None => said.contains("Server listening"),
+        };
+        let mut server = self.start_ready(name, (port, arguments), is_ready)?;
+        server.pids = process::workers(server.pid())?;
+        Ok(server)
+    }
+
+    pub fn capture(&self, kind: CaptureKind) -> Result<Process> {
+        // What is in the lab's own directory is in memory.
+        let parent = if kind.disk { Path::new(CAPTURES) } else { &self.directory };
+        // Of no name that somebody else could have prepared.
+        let directory = TempDir::with_prefix_in(CAPTURE, parent);
+        let directory = directory.map_err(cannot("create a directory in", parent.display()))?;
+        let place = Place { directory: directory.path().to_owned(), ..*self };
+        let (name, command, rotation, says) = match kind.weir {
+            None => ("tcpdump", String::new(), "-C 100 -W 2 -Z root", "listening on"),
+            Some(more) => {
+                (WEIR, format!("capture {more}"), "--rotate-size 100M --keep 2", WEIR_IS_READY)
+            }
+        };
+        let (file, rotation) =
+            if kind.disk { ("%dir/capture", rotation) } else { ("/dev/null", "") };
+        let arguments = format!("{command} -i {SUT_INTERFACE} -w {file} {rotation}");
+        let mut capture = place.start_ready(name, (0, &arguments), |said| said.contains(says))?;
+        capture.after = Some(Box::new(directory));
+        Ok(capture)
+    }
+
+    /// Starts a screen with one rule, which accepts all that the host forwards. When it ends it takes its walls away.
+    pub fn screen(&self, more: &str) -> Result<Process> {
+        let rules = self.directory.join("rules");
+        fs::write(&rules, "accept\n").map_err(cannot("write", rules.display()))?;
+        // One that fails closed would leave its walls.
+        let arguments = format!(
+            "screen %dir/rules --in {SUT_INTERFACE} --out {EGRESS} --attach native --fail open {more}"
+        );
+        self.start_ready(WEIR, (0, &arguments), |said| said.contains(WEIR_IS_READY))
+    }
+
+    /// Starts a client, which runs for so many seconds; memcaslap ends a second late.
+    pub fn client(&self, kind: &ClientKind, more: &str, seconds: u64) -> Result<Process> {
+        let ClientKind { name, server, arguments } = *kind;
+        let arguments = arguments.replace("%seconds", &seconds.to_string()).replace("%more", more);
+        self.start_filled(name, server.port, &arguments, CLIENTS_NICE)
+    }
+
+    /// Protects a host's interface, with everything on one CPU, and waits until it is protected.
+    pub fn daemon(&self, spec: &DaemonSpec) -> Result<Daemon> {
+        let cpus = self.cpu.to_string();
+        let mut arguments = vec!["run", "--json", "--quiet", "--cpus", &cpus];
+        // What the machine's own configuration says is nothing to the experiment.
+        if !spec.options.iter().any(|option| option.starts_with("--config")) {
+            arguments.extend(["--config", "/dev/null"]);
+        }
+        arguments.extend(spec.options.iter().map(String::as_str));
+        arguments.push(SUT_INTERFACE);
+        let words = arguments.into_iter().map(str::to_owned).collect();
+        let mut process = self.start(WEIR, spec.path(), words, Nice(0))?;
+        let (attach, counters) = process.wait("come up", START_DEADLINE, protected)?;
+        Ok(Daemon { process, attach, counters: CountersReader::open(counters)? })
+    }
 }
 
 /// A capture of frames that all have one length.
@@ -133,91 +207,18 @@ impl CaptureKind {
         let len = u64::from(self.frame_len);
         if self.weir.is_some() { 32 + len.next_multiple_of(4) } else { 16 + len }
     }
-}
-
-/// An application that runs.
-pub struct Running {
-    pub process: Process,
-    /// The processes that do the work: nginx's worker, NSD's server process, the others' only one.
-    pub pids: Vec<Pid>,
-    /// What it captures, and its files, which go with it.
-    capture: Option<(CaptureKind, TempDir)>,
-}
-
-impl From<Process> for Running {
-    fn from(process: Process) -> Self {
-        Self { pids: vec![process.pid()], process, capture: None }
-    }
-}
-
-impl Running {
-    /// Starts a program, and waits until it is ready, as what it has printed tells.
-    fn start(
-        place: &Place<'_>,
-        name: &str,
-        (port, arguments): (u16, &str),
-        is_ready: impl Fn(&str) -> bool,
-    ) -> Result<Self> {
-        let mut process = place.start_filled(name, port, arguments, Nice(0))?;
-        process.wait("get ready", START_DEADLINE, |said| is_ready(said).then_some(()))?;
-        Ok(process.into())
-    }
-
-    pub fn server(kind: &ServerKind, place: &Place<'_>) -> Result<Self> {
-        let ServerKind { name, port, arguments, .. } = *kind;
-        let answers = || place.netns.run(|| answers(kind, (place.address, port).into()));
-        // It may not listen yet.
-        let is_ready = |said: &str| match kind.question {
-            Some(_) => matches!(answers(), Ok(Ok(true))),
-            None => said.contains("Server listening"),
-        };
-        let started = Self::start(place, name, (port, arguments), is_ready)?;
-        Ok(Self { pids: process::workers(started.process.pid())?, ..started })
-    }
-
-    pub fn capture(kind: CaptureKind, place: &Place<'_>) -> Result<Self> {
-        // What is in the lab's own directory is in memory.
-        let parent = if kind.disk { Path::new(CAPTURES) } else { &place.directory };
-        // Of no name that somebody else could have prepared.
-        let directory = TempDir::with_prefix_in(CAPTURE, parent);
-        let directory = directory.map_err(cannot("create a directory in", parent.display()))?;
-        let place = &Place { directory: directory.path().to_owned(), ..*place };
-        let (name, command, rotation, says) = match kind.weir {
-            None => ("tcpdump", String::new(), "-C 100 -W 2 -Z root", "listening on"),
-            Some(more) => {
-                (WEIR, format!("capture {more}"), "--rotate-size 100M --keep 2", WEIR_IS_READY)
-            }
-        };
-        let (file, rotation) =
-            if kind.disk { ("%dir/capture", rotation) } else { ("/dev/null", "") };
-        let arguments = format!("{command} -i {SUT_INTERFACE} -w {file} {rotation}");
-        let started = Self::start(place, name, (0, &arguments), |said| said.contains(says))?;
-        Ok(Self { capture: Some((kind, directory)), ..started })
-    }
-
-    /// Starts a screen with one rule, which accepts all that the host forwards. When it ends it takes its walls away.
-    pub fn screen(more: &str, place: &Place<'_>) -> Result<Self> {
-        let rules = place.directory.join("rules");
-        fs::write(&rules, "accept\n").map_err(cannot("write", rules.display()))?;
-        // One that fails closed would leave its walls.
-        let arguments = format!(
-            "screen %dir/rules --in {SUT_INTERFACE} --out {EGRESS} --attach native --fail open {more}"
-        );
-        Self::start(place, WEIR, (0, &arguments), |said| said.contains(WEIR_IS_READY))
-    }
 
     /// How many packets a capture has written, by the kernel's count of bytes (proc_pid_io(5)): it writes nothing
     /// else to speak of, in pieces of up to 256 kB.
-    pub fn written(&self) -> Result<Option<u64>> {
-        let Some((kind, _)) = &self.capture else { return Ok(None) };
-        let path = format!("/proc/{}/io", self.pids[0]);
+    pub fn written(self, capture: Pid) -> Result<u64> {
+        let path = format!("/proc/{capture}/io");
         let text = fs::read_to_string(&path).map_err(cannot("read", &path))?;
         let line = text.lines().find_map(|line| line.strip_prefix("wchar: "));
         let bytes: u64 = line.and_then(|number| number.parse().ok()).ok_or_else(|| {
             let remedy = "is this kernel without task I/O accounting?";
             Error::refused(format!("{path} lacks wchar"), remedy)
         })?;
-        Ok(Some(bytes / kind.record_len()))
+        Ok(bytes / self.record_len())
     }
 }
 
@@ -232,21 +233,12 @@ fn answers(kind: &ServerKind, server: SocketAddr) -> io::Result<bool> {
     Ok(answer.windows(expected.len()).any(|bytes| bytes == expected))
 }
 
-pub struct Client(Process, &'static str);
-
-impl Client {
-    /// Starts a client, which runs for so many seconds; memcaslap ends a second late.
-    pub fn start(kind: &ClientKind, more: &str, place: &Place<'_>, seconds: u64) -> Result<Self> {
-        let ClientKind { name, server, arguments } = *kind;
-        let arguments = arguments.replace("%seconds", &seconds.to_string()).replace("%more", more);
-        Ok(Self(place.start_filled(name, server.port, &arguments, CLIENTS_NICE)?, name))
-    }
-
-    /// Waits until it has ended, and reads what it reports.
-    pub fn report(mut self, stop: &Stop) -> Result<Figures> {
-        until(CLIENT_GRACE, || stop.check().map(|()| (!self.0.is_running()).then_some(())))?;
-        let row = ROWS.iter().find(|row| row.0 == self.1);
-        self.0.wait("report", Duration::ZERO, |output| row?.4(output))
+impl ClientKind {
+    /// Waits until a client has ended, and reads what it reports.
+    pub fn report(&self, mut client: Process, stop: &Stop) -> Result<Figures> {
+        until(CLIENT_GRACE, || stop.check().map(|()| (!client.is_running()).then_some(())))?;
+        let row = ROWS.iter().find(|row| row.0 == self.name);
+        client.wait("report", Duration::ZERO, |output| row?.4(output))
     }
 }
 
@@ -256,24 +248,6 @@ pub struct Daemon {
     pub process: Process,
     pub attach: String,
     pub counters: CountersReader,
-}
-
-impl Daemon {
-    /// Protects a host's interface, with everything on one CPU, and waits until it is protected.
-    pub fn start(spec: &DaemonSpec, place: &Place<'_>) -> Result<Self> {
-        let cpus = place.cpu.to_string();
-        let mut arguments = vec!["run", "--json", "--quiet", "--cpus", &cpus];
-        // What the machine's own configuration says is nothing to the experiment.
-        if !spec.options.iter().any(|option| option.starts_with("--config")) {
-            arguments.extend(["--config", "/dev/null"]);
-        }
-        arguments.extend(spec.options.iter().map(String::as_str));
-        arguments.push(SUT_INTERFACE);
-        let words = arguments.into_iter().map(str::to_owned).collect();
-        let mut process = place.start(WEIR, spec.path(), words, Nice(0))?;
-        let (attach, counters) = process.wait("come up", START_DEADLINE, protected)?;
-        Ok(Self { process, attach, counters: CountersReader::open(counters)? })
-    }
 }
 
 /// What the daemon says once it protects: how the gate is attached, and its counters' map.
