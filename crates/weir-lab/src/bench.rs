@@ -119,7 +119,7 @@ impl Bench {
             host.sysfs.write(SUT_INTERFACE, "queues/rx-0/rps_cpus", &mask(self.sut_cpu))?;
         }
         if arm.nat {
-            wire::nft(&host.netns, wire::NAT_RULES)?;
+            wire::tool(&host.netns, "nft", wire::NAT_RULES)?;
         }
         // In the other arms, what is attached has a say in who polls.
         if arm.daemon.is_none() && arm.bare.is_none() {
@@ -259,20 +259,11 @@ impl Begun {
 
 /// A flow to a host, as the generator takes it.
 fn spec(host: &Host, flow: &Flow) -> FlowSpec {
-    let mut address: (IpAddr, IpAddr) = match (flow.to, host.address, host.address6) {
-        (To::OtherFamily, _, (from, to)) => (from.into(), to.into()),
-        (_, (from, to), _) => (from.into(), to.into()),
-    };
+    let mut address: (IpAddr, IpAddr) = (host.address.0.into(), host.address.1.into());
     let mut mac = host.mac;
-    match flow.from {
-        From::Generator => {}
-        From::Client => address.0 = host.client.into(),
-        From::Last(last) => address.0 = host.neighbour(last).into(),
-        From::FloodNet => address.0 = FLOOD_NET.0.into(),
-        From::OffLink => address.0 = OFF_LINK.into(),
-    }
     match flow.to {
-        To::Host | To::OtherFamily => {}
+        To::Host => {}
+        To::OtherFamily => address = (host.address6.0.into(), host.address6.1.into()),
         To::Broadcast => {
             mac.1 = MacAddr([0xff; 6]);
             address.1 = host.neighbour(255).into();
@@ -287,6 +278,13 @@ fn spec(host: &Host, flow: &Flow) -> FlowSpec {
         }
         To::OtherHost => mac.1 = NOBODYS_MAC,
         To::Behind => address.1 = wire::behind(host).into(),
+    }
+    match flow.from {
+        From::Generator => {}
+        From::Client => address.0 = host.client.into(),
+        From::Last(last) => address.0 = host.neighbour(last).into(),
+        From::FloodNet => address.0 = FLOOD_NET.0.into(),
+        From::OffLink => address.0 = OFF_LINK.into(),
     }
     FlowSpec {
         transport: flow.transport,

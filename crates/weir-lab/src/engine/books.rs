@@ -30,22 +30,23 @@ pub(super) struct Seen {
     pub(super) steps: Vec<Steps>,
 }
 
+/// How many requests were received and replied to, and how many replies have arrived or were refused.
+fn replies(before: &Reading, after: &Reading) -> [u64; 4] {
+    let since = |counter| after.since(before, counter);
+    [
+        since(Counter::Delivered) + since(Counter::OtherDelivered),
+        since(Counter::Replied),
+        since(Counter::Arrived) + since(Counter::Done) + since(Counter::Calls),
+        since(Counter::RepliesRefused),
+    ]
+}
+
 /// Whether every request was answered and every answer has arrived, or was refused.
 pub(super) fn answered(scene: &Scene, before: &Reading, after: &Reading) -> bool {
-    let since = |counter| after.since(before, counter);
-    if matches!(scene.client, Some(Client::Rpc { .. })) {
-        let received: u64 =
-            [Counter::Delivered, Counter::OtherDelivered].into_iter().map(since).sum();
-        let replied = since(Counter::Replied);
-        return replied == received && since(Counter::Done) + since(Counter::Calls) == replied;
-    }
-    if after.has(Counter::Arrived) {
-        let echoed = since(Counter::Delivered);
-        let replied = since(Counter::Replied);
-        return replied == echoed
-            && replied == since(Counter::Arrived) + since(Counter::RepliesRefused);
-    }
-    true
+    let [received, replied, arrived, refused] = replies(before, after);
+    let is_counted =
+        matches!(scene.client, Some(Client::Rpc { .. })) || after.has(Counter::Arrived);
+    !is_counted || replied == received && replied == arrived + refused
 }
 
 /// Where every packet between two readings ended: exact once everything has drained. `None` where
@@ -122,12 +123,9 @@ pub(super) fn check(
     if answered(scene, &seen.before, &seen.after) {
         return Ok(());
     }
+    let [received, replied, arrived, refused] = replies(&seen.before, &seen.after);
     wrong(format!(
-        "replies do not add up: {} received, {} replied to, {} arrived, {} refused",
-        since(Counter::Delivered) + since(Counter::OtherDelivered),
-        since(Counter::Replied),
-        since(Counter::Arrived) + since(Counter::Done) + since(Counter::Calls),
-        since(Counter::RepliesRefused)
+        "replies do not add up: {received} received, {replied} replied to, {arrived} arrived, {refused} refused"
     ))
 }
 

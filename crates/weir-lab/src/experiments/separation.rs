@@ -207,6 +207,15 @@ fn sorts(kind: &str, flood: &Flow) -> Vec<Flow> {
         ..of(transport)
     };
     let to_many = |to| Flow { to, port: MANY_PORT, ..flood.clone() };
+    // From many who are on no wire of the host's, for its address on this one.
+    let solicitations = |hop_limit| Flow {
+        sources: Sources::Random { address_bits: 16, port_bits: 0 },
+        from: From::OffLink,
+        from_port: 0,
+        to: To::OtherFamily,
+        port: 0,
+        ..of(Transport::Solicitation { hop_limit })
+    };
     match kind {
         "bad-checksum" => vec![of(Transport::UdpBadChecksum)],
         "syn" => vec![segment(Transport::TcpSyn, LISTENER_PORT)],
@@ -216,25 +225,12 @@ fn sorts(kind: &str, flood: &Flow) -> Vec<Flow> {
         "multicast" => vec![to_many(To::Group), to_many(To::NobodysGroup)],
         "malformed" => [Flaw::IpLength, Flaw::IpHeader, Flaw::UdpLength]
             .map(|flaw| of(Transport::Malformed(flaw)))
-            .to_vec(),
+            .into(),
         "protocol" => vec![of(Transport::OtherProtocol)],
         // Forwarded, which the kernel ignores; and as if from the link, by a source that is not on it.
-        "off-link-nd" => [64, 255].map(|hop_limit| solicitations(hop_limit, flood)).to_vec(),
+        "off-link-nd" => [64, 255].map(solicitations).into(),
         "forward" => vec![Flow { to: To::Behind, ..flood.clone() }],
         _ => vec![flood.clone()],
-    }
-}
-
-/// From many who are on no wire of the host's, for its address on this one.
-fn solicitations(hop_limit: u8, flood: &Flow) -> Flow {
-    Flow {
-        transport: Transport::Solicitation { hop_limit },
-        sources: Sources::Random { address_bits: 16, port_bits: 0 },
-        from: From::OffLink,
-        from_port: 0,
-        to: To::OtherFamily,
-        port: 0,
-        ..flood.clone()
     }
 }
 

@@ -159,12 +159,7 @@ pub fn mask(cpu: CpuId) -> String {
 
 fn ingress(netns: &NetNs, table: &str, interface: &str, rest: &str) -> Result<()> {
     let chain = format!("type filter hook ingress device \"{interface}\" {rest};");
-    nft(netns, &format!("table netdev {table} {{ chain ingress {{ {chain} }}; }}"))
-}
-
-/// Gives commands to `nft` in a namespace.
-pub fn nft(netns: &NetNs, commands: &str) -> Result<()> {
-    tool(netns, "nft", commands)
+    tool(netns, "nft", &format!("table netdev {table} {{ chain ingress {{ {chain} }}; }}"))
 }
 
 /// Lets a timer alone start an interface's NAPI, on the CPU where it runs next, until this is dropped; the timer ends
@@ -199,7 +194,7 @@ pub fn far_interrupts(topology: &Topology, host: &Host, nobody: Ipv4Addr) -> Res
 pub fn sink(host: &Host) -> Result<Undo<'_>> {
     ingress(&host.netns, SINK, SUT_INTERFACE, "priority 0; policy drop")?;
     // It goes with its namespace at the latest.
-    Ok(Undo(Box::new(|| drop(nft(&host.netns, &format!("delete table netdev {SINK}"))))))
+    Ok(Undo(Box::new(|| drop(tool(&host.netns, "nft", &format!("delete table netdev {SINK}"))))))
 }
 
 /// A token bucket at the egress, until what is returned is dropped.
@@ -223,7 +218,7 @@ pub fn tools(nat: bool, scene: &Scene) -> impl Iterator<Item = &'static str> {
 }
 
 /// Runs a command of `tc` or the like in a namespace.
-fn tool(netns: &NetNs, program: &str, command: &str) -> Result<()> {
+pub fn tool(netns: &NetNs, program: &str, command: &str) -> Result<()> {
     let (path, words) = (path_of(program).unwrap_or_default(), command.split(' '));
     // Ctrl-C is for the controller.
     let run = || Command::new(path).args(words).process_group(0).stdin(Stdio::null()).output();

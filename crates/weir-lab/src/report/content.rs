@@ -118,15 +118,16 @@ fn cell(view: &View<'_>, table: &Table, arm: &str, case: &str, load: Load) -> Ce
     if table.figures.iter().all(|metric| point.get(metric).is_none()) {
         return ABSENT.into();
     }
-    let each = |draw: fn(Unit, Spread) -> String| -> String {
-        let drawn = |metric: &&Metric| {
-            point.spread(metric).map_or(ABSENT.into(), |spread| draw(metric.unit, spread))
+    let drawn = |metric: &&Metric| -> (String, String) {
+        let figure = |value| units::figure(metric.unit, value);
+        let range = |Spread { median, min, max }| {
+            (figure(median), format!("{} to {}", figure(min), figure(max)))
         };
-        table.figures.iter().map(drawn).collect::<Vec<_>>().join(" / ")
+        point.spread(metric).map_or((ABSENT.into(), ABSENT.into()), range)
     };
-    let mark = if point.marked { "*" } else { "" };
-    let text = each(|unit, spread| units::figure(unit, spread.median)) + mark;
-    Cell { text, range: format!("{}; {} trials", each(units::range), point.repeats) }
+    let (texts, ranges): (Vec<_>, Vec<_>) = table.figures.iter().map(drawn).unzip();
+    let text = texts.join(" / ") + if point.marked { "*" } else { "" };
+    Cell { text, range: format!("{}; {} trials", ranges.join(" / "), point.repeats) }
 }
 
 /// Between what the searches have the highest rate that passes.

@@ -1,7 +1,6 @@
 //! Figures as people read them.
 
 use crate::metric::Unit;
-use crate::stats::Spread;
 
 /// Stands where there is no figure.
 pub const ABSENT: &str = "-";
@@ -25,11 +24,6 @@ pub fn figure(unit: Unit, value: f64) -> String {
         Unit::Millis => scaled(value * 1e6, TIMES),
         Unit::Nanos => scaled(value, TIMES),
     }
-}
-
-/// The lowest and the highest.
-pub fn range(unit: Unit, spread: Spread) -> String {
-    format!("{} to {}", figure(unit, spread.min), figure(unit, spread.max))
 }
 
 /// As on an axis: without idle zeros.
