@@ -207,14 +207,8 @@ fn plans(
 ) -> Result<Vec<Plan<'static>>> {
     lab::check_cases(named, wish)?;
     let plans = named.iter().copied().map(plan).collect::<Result<Vec<_>>>()?;
-    check_options(&plans, check)?;
-    programs::check_installed(&plans.iter().flat_map(Plan::programs).collect())?;
-    Ok(plans)
-}
-
-/// As far as it is this executable that takes them.
-fn check_options(plans: &[Plan<'_>], check: CheckOptions) -> Result<()> {
     for arm in plans.iter().flat_map(|plan| &plan.arms) {
+        // As far as it is this executable that takes them.
         if let Some(DaemonSpec { binary: None, options }) = &arm.daemon {
             check(options).map_err(|why| {
                 let problem = format!("arm {:?}: {why}", arm.name);
@@ -222,7 +216,8 @@ fn check_options(plans: &[Plan<'_>], check: CheckOptions) -> Result<()> {
             })?;
         }
     }
-    Ok(())
+    programs::check_installed(&plans.iter().flat_map(Plan::programs).collect())?;
+    Ok(plans)
 }
 
 /// Runs plans, and keeps what they measured where that is wanted, under a prefix and their names.

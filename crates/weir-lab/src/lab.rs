@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::hash::{DefaultHasher, Hasher};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::Args;
@@ -250,7 +250,13 @@ impl<'a> Plan<'a> {
     fn identity(&self, head: &Head) -> Result<String> {
         let paths = self.arms.iter().flat_map(|arm| &arm.daemon).map(DaemonSpec::path);
         let paths: BTreeSet<PathBuf> = paths.chain([OWN.into()]).collect();
-        let executables = paths.iter().map(|path| contents(path)).collect::<Result<Vec<_>>>()?;
+        // Numbers that tell a file's contents from another's.
+        let contents = |path: &PathBuf| -> Result<u64> {
+            let mut hasher = DefaultHasher::new();
+            hasher.write(&fs::read(path).map_err(cannot("read", path.display()))?);
+            Ok(hasher.finish())
+        };
+        let executables = paths.iter().map(contents).collect::<Result<Vec<_>>>()?;
         let arms: Vec<_> = self.arms.iter().map(|arm| (&arm.name, &arm.daemon)).collect();
         let points: Vec<_> = self.points.iter().map(|(case, load)| (&case.name, load)).collect();
         let Self { times, random, quick, .. } = self;
@@ -259,13 +265,6 @@ impl<'a> Plan<'a> {
         let seed = random.map(|seed| format!("{SEED}{seed}")).unwrap_or_default();
         Ok(format!("{made} {arms:?} {points:?} {times:?} {quick}{seed}"))
     }
-}
-
-/// A number that tells a file's contents from another's.
-fn contents(path: &Path) -> Result<u64> {
-    let mut hasher = DefaultHasher::new();
-    hasher.write(&fs::read(path).map_err(cannot("read", path.display()))?);
-    Ok(hasher.finish())
 }
 
 /// A plan under way.

@@ -44,12 +44,10 @@ fn read(path: impl AsRef<Path>) -> Option<String> {
 /// use, because interrupts of the machine's own devices tend to go to the lowest, and on different
 /// cores where there are several, because two threads of one core slow each other down.
 pub fn choose_cpus() -> Result<(CpuId, CpuId)> {
-    let online = sched::online_cpus()?;
     // All that are allowed, not those that the shell chose: a cpuset cannot be widened, `taskset` can.
     let own = rustix::thread::gettid();
-    let _ = sched::set_affinity(own, &online);
-    let allowed = sched::affinity(own)?;
-    let usable: Vec<CpuId> = online.into_iter().filter(|cpu| allowed.contains(cpu)).collect();
+    let _ = sched::set_affinity(own, &sched::online_cpus()?);
+    let usable = sched::affinity(own)?;
     let [.., second, sut] = usable.as_slice() else {
         return Err(Error::refused(format!("the lab needs 2 CPUs, not {}", usable.len()), REMEDY));
     };

@@ -1,15 +1,16 @@
 //! What weir's meter has charged, as its users see it: `weir channels --json`, and `weir status --json` for
 //! what discarding costs, which is nobody's.
 
+use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::Value;
 use weir_bpf::verdict::Verdict;
 
+use crate::apps::{Job, Order};
 use crate::arm::Arm;
 use crate::bench::Bench;
-use crate::error::{Error, Result};
-use crate::host::process::ask_weir;
+use crate::error::{Error, Result, cannot};
 use crate::programs::Daemon;
 use crate::reading::{Counter, Reading};
 use crate::scene::FLOODED_PORT;
@@ -43,11 +44,20 @@ pub fn read(
     Ok(())
 }
 
-/// What a command tells of the lab's interface.
+/// What a command of weir's tells of the lab's interface.
 fn ask(bench: &Bench, arm: &Arm, command: &[&str]) -> Result<Value> {
     let Some(spec) = &arm.daemon else { return Ok(Value::Null) };
-    let host = &bench.sut(arm).host;
-    Ok(ask_weir(&host.netns, bench.generator_cpu, spec, command)?["interfaces"][0].take())
+    let object = format!("weir {}", command.join(" "));
+    let words = command.iter().map(|word| (*word).to_owned()).collect();
+    let job = Job::Program(spec.path(), "weir".into(), words);
+    let order = Order::new(&bench.sut(arm).host.netns, bench.generator_cpu, job);
+    let output = order.command()?.stderr(Stdio::inherit()).output();
+    let output = output.map_err(cannot("run", &object))?;
+    let told: Value = serde_json::from_slice(&output.stdout).map_err(|error| {
+        let problem = format!("`{object}` printed no JSON ({}): {error}", output.status);
+        Error::refused(problem, "its own message is above")
+    })?;
+    Ok(told["interfaces"][0].clone())
 }
 
 fn list<'a>(told: &'a Value, name: &str) -> Result<&'a Vec<Value>> {

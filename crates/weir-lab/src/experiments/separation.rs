@@ -256,23 +256,22 @@ fn between(view: &View<'_>, arm: &str, case: &str) -> Option<(f64, f64)> {
     Some((last.map_or(0.0, |last| swept[last].0).max(LOWEST_PPS), *high))
 }
 
-/// An arm's R_ring: the highest flood, swept or searched, that left the bystander well.
-fn found_r_ring(view: &View<'_>, arm: &str, case: &str) -> Option<f64> {
-    let swept = swept(view, arm, case).into_iter();
-    let well = swept.filter(|(_, well)| *well).map(|(rate, _)| rate);
-    well.chain(searched(view, arm, case).and_then(|found| found.passed)).reduce(f64::max)
-}
-
 fn searched(view: &View<'_>, arm: &str, case: &str) -> Option<Bracket> {
     view.found(EXPERIMENT.searches.iter().find(|search| search.of == case)?, arm)
 }
 
-/// The UDP cases of a run, each with what is found at it.
+/// The UDP cases of a run, each with what is found at it by an arm's R_ring: the highest flood, swept or searched, that
+/// left the bystander well.
 fn of_udp(view: &View<'_>, arm: &str, found: impl Fn(&str, f64) -> Vec<Found>) -> Vec<Found> {
-    in_each(view, UDP, |case| match found_r_ring(view, arm, case) {
-        Some(r_ring) => found(case, r_ring),
-        None if swept(view, arm, case).is_empty() => vec![],
-        None => vec![Found::exact(0.0, format!("{case}: no flood leaves it well"))],
+    in_each(view, UDP, |case| {
+        let swept = swept(view, arm, case);
+        let well = swept.iter().filter(|(_, well)| *well).map(|(rate, _)| *rate);
+        let searched = searched(view, arm, case).and_then(|found| found.passed);
+        match well.chain(searched).reduce(f64::max) {
+            Some(r_ring) => found(case, r_ring),
+            None if swept.is_empty() => vec![],
+            None => vec![Found::exact(0.0, format!("{case}: no flood leaves it well"))],
+        }
     })
 }
 

@@ -8,7 +8,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
-use serde_json::Value;
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::shared_memory::SharedCounters;
@@ -16,7 +15,6 @@ use weir_bpf::sys::stat::Stat;
 use weir_bpf::units::{CpuId, Nice};
 
 use crate::apps::{Job, Order, slots};
-use crate::arm::DaemonSpec;
 use crate::error::{Error, Result, cannot};
 use crate::histogram;
 use crate::stop::until;
@@ -166,19 +164,6 @@ fn quote(output: &str) -> String {
     let text = output.trim();
     let last = text.char_indices().rev().take(800).last();
     last.map_or("it printed nothing".into(), |(start, _)| format!("it printed: {}", &text[start..]))
-}
-
-/// Runs another `weir` command in a namespace, on a CPU, and reads the JSON that it prints.
-pub fn ask_weir(netns: &NetNs, cpu: CpuId, spec: &DaemonSpec, arguments: &[&str]) -> Result<Value> {
-    let object = format!("weir {}", arguments.join(" "));
-    let words = arguments.iter().map(|word| (*word).to_owned()).collect();
-    let job = Job::Program(spec.path(), "weir".into(), words);
-    let mut command = Order::new(netns, cpu, job).command()?;
-    let output = command.stderr(Stdio::inherit()).output().map_err(cannot("run", &object))?;
-    serde_json::from_slice(&output.stdout).map_err(|error| {
-        let problem = format!("`{object}` printed no JSON ({}): {error}", output.status);
-        Error::refused(problem, "its own message is above")
-    })
 }
 
 /// CPU time that all threads of these processes have had, nanoseconds.

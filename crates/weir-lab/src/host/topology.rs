@@ -107,18 +107,14 @@ fn own_directory(labs: &Path) -> Result<TempDir> {
     own.map_err(cannot("create a directory in", labs.display()))
 }
 
-/// Removes what labs that were killed left elsewhere. It is this lab's turn, so none of them runs.
-fn sweep() {
-    for capture in companions::entries(Path::new(CAPTURES), |name| name.starts_with(CAPTURE)) {
-        let _ = fs::remove_dir_all(capture);
-    }
-    companions::sweep_groups();
-}
-
 impl Topology {
     pub fn create(turn: File) -> Result<Self> {
         let files = own_directory(Path::new(LABS_DIR))?;
-        sweep();
+        // What labs that were killed left elsewhere: it is this lab's turn, so none of them runs.
+        for capture in companions::entries(Path::new(CAPTURES), |name| name.starts_with(CAPTURE)) {
+            let _ = fs::remove_dir_all(capture);
+        }
+        companions::sweep_groups();
         let generator = NetNs::create()?;
         let made = generator.run(|| -> Result<_> {
             set_congestion_control()?;

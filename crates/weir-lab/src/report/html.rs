@@ -15,8 +15,13 @@ pub fn page(views: &[View<'_>]) -> Result<String> {
     for (at, view) in views.iter().enumerate() {
         let name = escape(&view.run.head.experiment);
         links += &format!("<li><a href=\"#run-{at}\">{name}</a></li>");
-        articles +=
-            &format!("<article id=\"run-{at}\">\n<h1>{name}</h1>\n{}</article>\n", article(view)?);
+        let sentence = escape(&words::sentence(view));
+        let figure = figure::svg(view)?.map(|svg| format!("<figure>\n{svg}</figure>\n"));
+        articles += &format!(
+            "<article id=\"run-{at}\">\n<h1>{name}</h1>\n<p class=\"lead\">{sentence}</p>\n{}{}</article>\n",
+            figure.unwrap_or_default(),
+            content::whole(view).iter().map(table).collect::<String>()
+        );
     }
     Ok(format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -24,14 +29,6 @@ pub fn page(views: &[View<'_>]) -> Result<String> {
          <title>weir lab</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
          <nav><ul>{links}</ul></nav>\n{articles}</main>\n</body>\n</html>\n"
     ))
-}
-
-fn article(view: &View<'_>) -> Result<String> {
-    let mut text = format!("<p class=\"lead\">{}</p>\n", escape(&words::sentence(view)));
-    if let Some(svg) = figure::svg(view)? {
-        text += &format!("<figure>\n{svg}</figure>\n");
-    }
-    Ok(text + &content::whole(view).iter().map(table).collect::<String>())
 }
 
 /// A table that scrolls by itself on a narrow screen; a figure's range is its title.
