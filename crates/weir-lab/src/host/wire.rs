@@ -60,12 +60,17 @@ const NOBODYS_PORT: u16 = 9;
 pub fn meet(topology: &Topology, host: &Host, need: Need, veth: bool, cpu: CpuId) -> Result<()> {
     let far = &host.generator_ifname;
     match need {
-        Need::FarEnd => {
-            become_host(topology, host, veth)?;
-            Ok(topology.generator.run(|| ethtool::set_gro(far, true))??)
-        }
-        Need::FarEndRps => {
-            become_host(topology, host, veth)?;
+        Need::FarEnd | Need::FarEndRps => {
+            let (links, (client, server)) = (&topology.generator_links, host.address);
+            links.add_address(host.generator_ifindex, client.into(), 24)?;
+            links.add_neighbour(host.generator_ifindex, server.into(), host.mac.1)?;
+            if !veth {
+                topology.generator.run(|| ethtool::set_tso(far, false))??;
+                host.netns.run(|| ethtool::set_tso(SUT_INTERFACE, false))??;
+            }
+            if need == Need::FarEnd {
+                return Ok(topology.generator.run(|| ethtool::set_gro(far, true))??);
+            }
             Ok(topology.generator_sysfs.write(far, "queues/rx-0/rps_cpus", &mask(cpu))?)
         }
         Need::AnswersDropped => {
@@ -97,17 +102,6 @@ pub fn meet(topology: &Topology, host: &Host, need: Need, veth: bool, cpu: CpuId
             Ok(host.links.add_neighbour(host.ifindex, generator.into(), host.mac.0)?)
         }
     }
-}
-
-fn become_host(topology: &Topology, host: &Host, veth: bool) -> Result<()> {
-    let (links, (client, server)) = (&topology.generator_links, host.address);
-    links.add_address(host.generator_ifindex, client.into(), 24)?;
-    links.add_neighbour(host.generator_ifindex, server.into(), host.mac.1)?;
-    if !veth {
-        topology.generator.run(|| ethtool::set_tso(&host.generator_ifname, false))??;
-        host.netns.run(|| ethtool::set_tso(SUT_INTERFACE, false))??;
-    }
-    Ok(())
 }
 
 /// The host that [`Need::Egress`] puts behind the one under test.
