@@ -198,6 +198,7 @@ fn beside_services(
     }
 }
 
+/// The sorts of packets of a flood, which has what [`of_kind`] gives it.
 fn sorts(kind: &str, flood: &Flow) -> Vec<Flow> {
     let of = |transport| Flow { transport, ..flood.clone() };
     let segment = |transport, port| Flow {
