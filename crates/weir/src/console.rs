@@ -77,7 +77,12 @@ impl Console {
 
     /// A line of status, on standard output. Skipped while its reader is behind.
     pub fn line(&mut self, line: &str) {
-        self.status.print(format!("{line}\n"));
+        self.lines(line);
+    }
+
+    /// The same of several, with line feeds between them; whether they were not skipped.
+    pub fn lines(&mut self, lines: &str) -> bool {
+        self.status.print(format!("{lines}\n"))
     }
 }
 
@@ -113,9 +118,9 @@ impl Printer {
         Self { lines: Some(lines), printing }
     }
 
-    fn print(&self, line: String) {
-        // Full: the reader is behind.
-        let _ = self.lines.as_ref().map(|lines| lines.try_send(line));
+    /// Not if the reader is behind.
+    fn print(&self, line: String) -> bool {
+        self.lines.as_ref().is_some_and(|lines| lines.try_send(line).is_ok())
     }
 }
 
@@ -163,7 +168,9 @@ mod tests {
         drop(reader);
         let begun = Instant::now();
         let printer = Printer::start(writer);
-        (0..3).for_each(|_| printer.print("x".into()));
+        for _ in 0..3 {
+            printer.print("x".into());
+        }
         drop(printer);
         assert!(begun.elapsed() < LAST_WORDS_MAX);
     }
@@ -173,7 +180,9 @@ mod tests {
         let (mut reader, writer) = io::pipe().unwrap();
         let printer = Printer::start(writer);
         let lines: Vec<String> = (0..20).map(|number| format!("{number:9999}\n")).collect();
-        lines.iter().for_each(|line| printer.print(line.clone()));
+        for line in &lines {
+            printer.print(line.clone());
+        }
         let late = thread::spawn(move || {
             let mut read = String::new();
             reader.read_to_string(&mut read).map(|_| read)

@@ -131,7 +131,7 @@ fn guard(args: &ScreenArgs, (path, rules): (&Path, Rules), sides: [Side<'_>; 2])
         rules,
         wall,
         rejections: (Instant::now(), 0),
-        printer: Printer { json: args.json },
+        printer: Printer::new(args.json),
     };
     screen.wall.beat(BELIEVED);
     // Refused before anything stands in the place of a wall that is there.
@@ -359,6 +359,7 @@ impl Screen<'_> {
                 *if released { &mut tally.released } else { &mut tally.lost } += 1;
             }
         }
+        self.printer.decided();
         Ok(())
     }
 
@@ -403,12 +404,12 @@ impl Screen<'_> {
                 self.wall.flush();
                 self.printer.reloaded(self.rules.0.len());
             }
-            Err(error) => out::say(format_args!("weir: {error}; the rules stay as they are")),
+            Err(error) => self.printer.say(&format!("{error}; the rules stay as they are")),
         }
         Ok(())
     }
 
-    fn print(&self, event: &str) -> Result<()> {
+    fn print(&mut self, event: &str) -> Result<()> {
         let mut lines = Vec::new();
         for (number, tally) in self.tally.iter().enumerate() {
             let count = self.wall.of_rule(number)?;

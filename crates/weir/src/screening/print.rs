@@ -8,7 +8,7 @@ use weir_bpf::wall::OUTCOMES;
 
 use super::rules::{Action, Packet};
 use crate::clock;
-use crate::out;
+use crate::console::Console;
 use crate::status::SCHEMA;
 
 /// What a rule has done here, in user mode.
@@ -26,44 +26,76 @@ pub struct Tally {
     pub before: Counter,
 }
 
+/// Prints it, if somebody reads; a screen waits for no reader.
 pub struct Printer {
-    pub json: bool,
+    json: bool,
+    console: Console,
+    /// Decisions that have not been printed yet.
+    decisions: Vec<String>,
+    /// Lines that were left out since the last that was not.
+    left_out: usize,
 }
 
 impl Printer {
-    pub fn ready(&self, inside: &str, outside: &str, rules: usize) {
-        if self.json {
-            event("ready", json!({"in": inside, "out": outside, "rules": rules}));
-        } else {
-            out::line(format_args!(
-                "screening between {inside} and {outside} by {rules} rules; Ctrl-C ends it"
-            ));
-        }
+    /// Prints nothing yet.
+    pub fn new(json: bool) -> Self {
+        Self { json, console: Console::open(), decisions: Vec::new(), left_out: 0 }
     }
 
-    pub fn reloaded(&self, rules: usize) {
-        if self.json {
-            event("reloaded", json!({"rules": rules}));
-        } else {
-            out::line(format_args!("read again: {rules} rules"));
-        }
+    pub fn ready(&mut self, inside: &str, outside: &str, rules: usize) {
+        let text =
+            format!("screening between {inside} and {outside} by {rules} rules; Ctrl-C ends it");
+        let what = json!({"in": inside, "out": outside, "rules": rules});
+        let line = if self.json { event("ready", what) } else { text };
+        self.put(&[line]);
     }
 
-    /// Of a packet that came in at this interface.
-    pub fn decision(&self, interface: &str, action: Action, packet: &Packet, rule: &str) {
+    pub fn reloaded(&mut self, rules: usize) {
+        let text = format!("read again: {rules} rules");
+        let line = if self.json { event("reloaded", json!({"rules": rules})) } else { text };
+        self.put(&[line]);
+    }
+
+    /// Of a packet that came in at this interface; printed with others.
+    pub fn decision(&mut self, interface: &str, action: Action, packet: &Packet, rule: &str) {
         let (action, packet) = (action.to_string(), packet.to_string());
-        if self.json {
+        self.decisions.push(if self.json {
             let what =
                 json!({"interface": interface, "action": action, "packet": packet, "rule": rule});
-            event("decision", what);
+            event("decision", what)
         } else {
-            out::line(format_args!("{} {interface} {action:6} {packet} ({rule})", now()));
+            format!("{} {interface} {action:6} {packet} ({rule})", now())
+        });
+    }
+
+    /// Prints the decisions.
+    pub fn decided(&mut self) {
+        let decisions = std::mem::take(&mut self.decisions);
+        if !decisions.is_empty() {
+            self.put(&decisions);
         }
+    }
+
+    fn put(&mut self, lines: &[String]) {
+        if !self.console.lines(&lines.join("\n")) {
+            if self.left_out == 0 {
+                self.say("what is printed is not read: lines are left out");
+            }
+            self.left_out += lines.len();
+        } else if self.left_out > 0 {
+            let left_out = std::mem::take(&mut self.left_out);
+            self.say(&format!("it is read again; {left_out} lines were left out"));
+        }
+    }
+
+    /// A message, on standard error.
+    pub fn say(&mut self, message: &str) {
+        self.console.say(message);
     }
 
     /// Of each rule its name and packets; what became of packets; how many of the forwarded ones were lost.
     pub fn stats(
-        &self,
+        &mut self,
         name: &str,
         rules: &[(String, u64, Tally)],
         outcomes: &[Counter],
@@ -81,32 +113,34 @@ impl Printer {
                 .map(|((name, _), count)| ((*name).to_owned(), count.packets.into()))
                 .collect();
             let what = json!({"rules": rules, "outcomes": outcomes, "unsent": unsent});
-            return event(name, what);
+            return self.put(&[event(name, what)]);
         }
-        out::line(format_args!("{} {name}", now()));
-        out::line(format_args!("{:>12} {:>12}  rule", "packets", "judged here"));
+        let mut lines = Vec::new();
+        lines.push(format!("{} {name}", now()));
+        lines.push(format!("{:>12} {:>12}  rule", "packets", "judged here"));
         for (rule, packets, tally) in rules {
-            out::line(format_args!("{packets:>12} {:>12}  {rule}", tally.asked));
+            lines.push(format!("{packets:>12} {:>12}  {rule}", tally.asked));
         }
         for ((name, description), count) in OUTCOMES.iter().zip(outcomes) {
             if count.packets > 0 {
-                out::line(format_args!("{:>12}  {name}: {description}", count.packets));
+                lines.push(format!("{:>12}  {name}: {description}", count.packets));
             }
         }
         if unsent > 0 {
-            out::line(format_args!(
+            lines.push(format!(
                 "{unsent:>12}  of those forwarded were lost: the driver did not take them"
             ));
         }
+        self.put(&lines);
     }
 }
 
-fn event(name: &str, what: Value) {
+fn event(name: &str, what: Value) -> String {
     let mut line = json!({"event": name, "schema": SCHEMA, "time": now()});
     if let (Value::Object(line), Value::Object(what)) = (&mut line, what) {
         line.extend(what);
     }
-    out::line(line);
+    line.to_string()
 }
 
 fn now() -> String {

@@ -18,6 +18,7 @@ pub const RUN: Described = Described(&[(JSON, "## `weir run`")]);
 pub const STATUS: Described = Described(&[(JSON, "## `weir status`"), (JSON, "## `weir run`")]);
 pub const SCREEN: Described = Described(&[(JSON, "## `weir screen`")]);
 pub const CAPTURE: Described = Described(&[(JSON, "## `weir capture`")]);
+pub const TRACE: Described = Described(&[(JSON, "## `weir trace`")]);
 pub const CHANNELS: Described = Described(&[(CHANNELS_PAGE, "## JSON"), (SOURCES_PAGE, "## JSON")]);
 /// Settings go by their names, which tables have.
 pub const CONFIG: Described = Described(&[(CONFIG_PAGE, "# Configuration")]);

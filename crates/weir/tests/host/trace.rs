@@ -139,6 +139,9 @@ fn what_is_dropped_is_told_with_the_reason_and_what_is_forwarded_with_the_egress
     assert!(steps(forwarded).ends_with(&["received", "egress", "sent"]), "{packets:?}");
     assert_eq!(last(forwarded)["interface"], NEAR2);
     assert_eq!((&summary["packets"], &summary["lost_events"]), (&40.into(), &0.into()));
+    let all = [&packets[..], &[summary]].concat();
+    fields::TRACE.has_all_of(&all, &["reason", "interface", "p99_us", "ends"]);
+    fields::TRACE.has_only(&all);
 }
 
 #[test]

@@ -412,3 +412,26 @@ fn what_a_screen_prints_has_its_time_and_interface_and_is_described() {
     fields::SCREEN.has_all_of(&all, &["rejections", "not-held", "number"]);
     fields::SCREEN.has_only(&all);
 }
+
+/// A reader may stop to read, as `less` does, or a log that is full.
+#[test]
+fn a_screen_judges_while_nobody_reads_what_it_prints() {
+    let path = Path::new();
+    let rules = ConfigFile::new("screening-unread", "accept udp log\n");
+    let mut screen = Screen::start(&path, &rules, &[]);
+    let server = socket(&path.server, &format!("{SERVER}:5000"));
+    server.set_read_timeout(Some(PATIENCE)).unwrap();
+    // More decisions than a pipe holds, and as many as wait for it; each is printed alone.
+    for flow in 0..1500_u16 {
+        let client = socket(&path.client, &format!("198.18.0.2:{}", 2000 + flow));
+        client.send_to(&flow.to_be_bytes(), format!("{SERVER}:5000")).unwrap();
+        let mut got = [0; 2];
+        server.recv(&mut got).unwrap_or_else(|error| panic!("flow {flow}: {error}"));
+        assert_eq!(u16::from_be_bytes(got), flow);
+    }
+    screen.signal(Signal::INT);
+    let mut said = String::new();
+    screen.child.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.contains("what is printed is not read: lines are left out\n"), "{said}");
+    assert!(screen.child.wait().unwrap().success());
+}
