@@ -13,6 +13,7 @@ use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::traffic::{FlowSpec, Generator};
 use weir_bpf::units::{CpuId, MacAddr, Nice, PacketsPerSec};
 
+use crate::apps::compute::Work;
 use crate::apps::{Job, udp};
 use crate::arm::{Arm, Napi};
 use crate::error::{Error, Result};
@@ -123,7 +124,7 @@ impl Bench {
         }
         // In the other arms, what is attached has a say in who polls.
         if arm.daemon.is_none() && arm.bare.is_none() {
-            host.thread_napi(self.sut_cpu, arm.napi)?;
+            self.thread(&host, arm)?;
         }
         Ok(Sut { apps: vec![], met: vec![], host, _sink: None })
     }
@@ -155,19 +156,29 @@ impl Bench {
         Ok(Place { netns: &host.netns, cpu: self.sut_cpu, address: host.address.1, directory })
     }
 
+    /// Switches threaded NAPI on, as the arm has it. Attaching XDP makes new threads.
+    fn thread(&self, host: &Host, arm: &Arm) -> Result<()> {
+        match arm.napi {
+            Napi::Thread(policy, nice) => host.thread_napi(self.sut_cpu, policy, nice),
+            Napi::Softirq | Napi::Rps => Ok(()),
+        }
+    }
+
     fn start_on(&self, host: &Host, app: &App) -> Result<Process> {
         let (at, bind) = (|name| self.place(host, name), (host.address.1, app.port).into());
-        let mut kind = app.kind.clone();
-        match &mut kind {
+        let job = match &app.kind {
             AppKind::Real(kind) => return at(kind.name)?.server(kind),
             AppKind::Capture(kind) => return at("capture")?.capture(*kind),
             AppKind::Wall(options) => return at("screen")?.screen(options),
-            AppKind::Udp(udp::Server { work, .. }) => {
-                work.passes = (work.time.as_nanos() as f64 / self.loop_ns).ceil() as u64;
+            AppKind::Udp(server) => {
+                let passes = (server.work.time.as_nanos() as f64 / self.loop_ns).ceil() as u64;
+                let work = Work { passes, ..server.work };
+                Job::UdpServer(bind, udp::Server { work, ..*server })
             }
-            AppKind::Tcp { .. } | AppKind::Screen | AppKind::Unread => {}
-        }
-        let job = Job::App(kind, bind, host.address6.1.into());
+            AppKind::Tcp { echo } => Job::TcpServer { bind, echo: *echo },
+            AppKind::Screen => Job::Screen,
+            AppKind::Unread => Job::Unread([host.address.1.into(), host.address6.1.into()]),
+        };
         Process::worker(&host.netns, self.sut_cpu, Nice(app.nice), job)
     }
 
@@ -206,7 +217,7 @@ impl Bench {
         let attach = |bare| host.netns.run(|| programs.attach(bare, host.ifindex))?;
         let bare = arm.bare.map(attach).transpose()?;
         if bare.is_some() {
-            host.thread_napi(self.sut_cpu, arm.napi)?;
+            self.thread(host, arm)?;
         }
         let is_interrupted = arm.napi == Napi::Softirq;
         let interrupts = is_interrupted.then(|| self.bind_interrupts(arm)).transpose()?;
@@ -217,7 +228,7 @@ impl Bench {
         // One that may have a program in the driver has brought new NAPI instances; weir finds them itself.
         let in_driver = |kind: &AppKind| matches!(kind, AppKind::Capture(_) | AppKind::Wall(_));
         if daemon.is_none() && apps.iter().any(|(app, _)| in_driver(&app.kind)) {
-            host.thread_napi(self.sut_cpu, arm.napi)?;
+            self.thread(host, arm)?;
         }
         Ok(Begun { apps, daemon, _bare: bare, _interrupts: interrupts, _quota: quota })
     }

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use weir_bpf::traffic::{Lengths, Sources, Transport};
 
 use crate::apps::udp;
@@ -33,25 +32,23 @@ pub enum Role {
     Other,
 }
 
-/// What an application is: one of the lab's own, which a worker is told, or a program.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// What an application is.
+#[derive(Clone, Debug, PartialEq)]
 pub enum AppKind {
-    /// Receives UDP packets in a loop, computes, answers, as a program that does nothing special.
     Udp(udp::Server),
-    /// Over TCP sends back what it gets (`echo`), or takes it, which under a flood of SYNs is nothing.
-    Tcp { echo: bool },
+    /// Sends back what it gets, or takes it.
+    Tcp {
+        echo: bool,
+    },
     /// Takes what the host forwards ([`Need::Screened`]) from an NFQUEUE, and accepts it.
     Screen,
+    /// `weir screen` with these options more, which accepts what the host forwards ([`Need::Egress`]).
+    Wall(&'static str),
     /// Sockets that nobody reads, of both families: gate-cost's targets.
     Unread,
-    /// `weir screen` with these options more, which accepts what the host forwards ([`Need::Egress`]).
-    #[serde(skip)]
-    Wall(#[serde(skip)] &'static str),
     /// A program that nobody here wrote.
-    #[serde(skip)]
     Real(&'static ServerKind),
     /// A program that writes the host's packets to a file.
-    #[serde(skip)]
     Capture(CaptureKind),
 }
 

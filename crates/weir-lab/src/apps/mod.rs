@@ -30,14 +30,22 @@ use weir_bpf::units::{CpuId, Nice};
 use self::compute::Beside;
 use crate::error::{Error, Result, cannot};
 use crate::host::quota;
-use crate::scene::AppKind;
 
 pub(crate) const OWN: &str = "/proc/self/exe";
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Job {
-    /// An application, where it listens, and the host's address of the other family.
-    App(AppKind, SocketAddr, IpAddr),
+    /// Receives UDP packets in a loop, computes, answers, as a program that does nothing special.
+    UdpServer(SocketAddr, udp::Server),
+    /// Over TCP sends back what it gets (`echo`), or takes it, which under a flood of SYNs is nothing.
+    TcpServer {
+        bind: SocketAddr,
+        echo: bool,
+    },
+    /// Accepts what the host forwards.
+    Screen,
+    /// Holds sockets that nobody reads.
+    Unread([IpAddr; 2]),
     Client(IpAddr, Client),
     /// Times a calibrated loop again and again.
     SpeedProbe,
@@ -159,15 +167,14 @@ pub fn run(WorkerArgs { order }: WorkerArgs) -> Result<()> {
     let shared = &SharedCounters::open(order.shared.ok_or_else(no_memory)?)?;
     let failed = cannot("be", format!("{:?}", order.job));
     match order.job {
-        Job::App(AppKind::Udp(server), bind, _) => server.run(bind, shared),
-        Job::App(AppKind::Tcp { echo }, bind, _) => tcp::serve(bind, echo, shared),
-        Job::App(AppKind::Screen, ..) => screen::run(shared),
-        Job::App(AppKind::Unread, bind, other) => unread::run([bind.ip(), other], shared),
+        Job::UdpServer(bind, server) => server.run(bind, shared),
+        Job::TcpServer { bind, echo } => tcp::serve(bind, echo, shared),
+        Job::Screen => screen::run(shared),
+        Job::Unread(addresses) => unread::run(addresses, shared),
         Job::Client(host, client) => client.run(host, shared),
         Job::SpeedProbe => compute::speed_probe(shared),
         Job::Beside(kind) => kind.run(shared),
-        // Programs.
-        Job::App(..) | Job::Program(..) | Job::PutBack(_) => Ok(()),
+        Job::Program(..) | Job::PutBack(_) => Ok(()),
     }
     .map_err(failed)
 }

@@ -17,12 +17,12 @@ use rustix::io::Errno;
 use tempfile::TempDir;
 use weir_bpf::sys::link::{LinkStats, Links};
 use weir_bpf::sys::netns::NetNs;
+use weir_bpf::sys::sched::SchedPolicy;
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::sys::{ethtool, ipv6, napi, sched};
-use weir_bpf::units::{CpuId, IfIndex, MacAddr};
+use weir_bpf::units::{CpuId, IfIndex, MacAddr, Nice};
 
-use super::companions;
-use crate::arm::Napi;
+use super::group;
 use crate::error::{Result, cannot};
 use crate::progress::say;
 use crate::stop::{STEP, Stop, wait_for};
@@ -111,10 +111,10 @@ impl Topology {
     pub fn create(turn: File) -> Result<Self> {
         let files = own_directory(Path::new(LABS_DIR))?;
         // What labs that were killed left elsewhere: it is this lab's turn, so none of them runs.
-        for capture in companions::entries(Path::new(CAPTURES), |name| name.starts_with(CAPTURE)) {
+        for capture in group::entries(Path::new(CAPTURES), |name| name.starts_with(CAPTURE)) {
             let _ = fs::remove_dir_all(capture);
         }
-        companions::sweep_groups();
+        group::sweep();
         let generator = NetNs::create()?;
         let made = generator.run(|| -> Result<_> {
             set_congestion_control()?;
@@ -195,10 +195,9 @@ impl Host {
         Ipv4Addr::new(a, b, c, last)
     }
 
-    /// Where threads poll, switches to threaded NAPI and puts them on a CPU, at their weight. To be done again when
-    /// XDP was attached or detached, which makes new ones.
-    pub fn thread_napi(&self, sut: CpuId, napi: Napi) -> Result<()> {
-        let Napi::Thread(policy, nice) = napi else { return Ok(()) };
+    /// Switches to threaded NAPI and puts the threads on a CPU, at a weight. To be done again when XDP was
+    /// attached or detached, which makes new ones.
+    pub fn thread_napi(&self, sut: CpuId, policy: SchedPolicy, nice: Nice) -> Result<()> {
         self.sysfs.write(SUT_INTERFACE, "threaded", "1")?;
         let threads = || {
             let threads = self.netns.run(|| napi::napi_threads(self.ifindex, SUT_INTERFACE))??;
