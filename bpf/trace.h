@@ -8,6 +8,13 @@
 /* Most bytes of a packet that are copied: its headers. */
 #define WEIR_TRACE_SNAPLEN 128
 
+/* Programs that the tap hands packets on to. */
+enum weir_trace_stage {
+	WEIR_TRACE_FILTER,
+	WEIR_TRACE_TAKE,
+	WEIR_TRACE_STAGES,
+};
+
 /* Where a packet has come to. */
 enum weir_trace_step {
 	WEIR_TRACE_RECEIVED, /* an skb, before taps and tc */

@@ -20,6 +20,8 @@ use crate::tap::Clock;
 use crate::units::{CpuId, IfIndex, Nanos};
 
 const TRACE: &str = "the trace";
+const STAGE_FILTER: u32 = types::weir_trace_stage::WEIR_TRACE_FILTER.0;
+const STAGE_TAKE: u32 = types::weir_trace_stage::WEIR_TRACE_TAKE.0;
 /// How many windows the kernel half has in a second.
 const WINDOWS_PER_SEC: u32 = 10;
 
@@ -158,11 +160,11 @@ impl Trace {
             let done = skel.maps.stages.update(&stage.to_ne_bytes(), &program, MapFlags::ANY);
             done.map_err(Error::bpf("put together", TRACE))
         };
-        set(1, skel.progs.weir_trace_take.as_fd())?;
-        let filter = filter.map(|it| it.load(false, skel.maps.stages.as_fd(), (1, None)));
+        set(STAGE_TAKE, skel.progs.weir_trace_take.as_fd())?;
+        let filter = filter.map(|it| it.load(false, skel.maps.stages.as_fd(), (STAGE_TAKE, None)));
         let filter = filter.transpose()?;
         if let Some(filter) = &filter {
-            set(0, filter.as_fd())?;
+            set(STAGE_FILTER, filter.as_fd())?;
         }
         Ok(Self { links: Vec::new(), socket: None, skel, _filter: filter })
     }

@@ -120,7 +120,7 @@ pub struct Rates {
     /// Packets that the interface counts as received but dropped: its `rx_dropped`. Some drivers
     /// (`virtio_net`) count the gate's discards here too.
     pub interface_drop_pps: PacketsPerSec,
-    /// UDP packets that the kernel dropped at a full socket, in the whole network namespace.
+    /// UDP packets that the kernel dropped at full sockets or for want of memory, in the whole network namespace.
     pub late_drop_pps: PacketsPerSec,
     /// Of the packets that are counted as `forwarded`: those that the egress's driver did not take.
     pub unsent_pps: PacketsPerSec,

@@ -120,7 +120,7 @@ pub struct RetiredRow {
 pub struct Figures {
     /// Both of the following.
     pub offered: Counter,
-    /// Handed to the kernel.
+    /// Handed to the kernel, or put on a lazy socket's ring.
     pub passed: Counter,
     /// Dropped at the gate.
     pub discarded: Counter,

@@ -149,3 +149,68 @@ impl Times {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weir_bpf::units::CpuId;
+
+    use super::*;
+
+    fn event(packet: u64, step: Step, at: u64) -> Event {
+        let (cpu, comm) = (CpuId(0), "reads".to_owned());
+        Event { packet, at: Nanos(at), step, cpu, tid: 1, comm, detail: 0, place: 0 }
+    }
+
+    fn arrival(packet: u64, at: u64) -> Told {
+        Told::Arrival(Arrival {
+            event: event(packet, Step::Received, at),
+            time: Duration::ZERO,
+            scheduled: None,
+            polled: Some(Nanos(at - 1000)),
+            by_softirq: false,
+            wire_len: 60,
+            data: Vec::new(),
+        })
+    }
+
+    #[test]
+    fn a_way_has_its_steps_in_order_whatever_cpu_told_them_first() {
+        let mut paths = Paths::default();
+        paths.take(Told::Event(event(9, Step::Queued, 5000)));
+        paths.take(arrival(1, 10_000));
+        paths.take(arrival(2, 11_000));
+        paths.take(Told::Event(event(1, Step::Runs, 40_000)));
+        paths.take(Told::Event(event(1, Step::Queued, 20_000)));
+        assert!(paths.over(Nanos(50_000)).is_empty());
+        paths.take(Told::Event(event(1, Step::Read, 45_000)));
+        // Of a packet that is over, nothing counts.
+        paths.take(Told::Event(event(1, Step::Read, 46_000)));
+        let over = paths.over(Nanos(50_000));
+        let steps: Vec<Step> = over[0].steps().iter().map(|(step, _)| *step).collect();
+        let way = [Step::Polled, Step::Received, Step::Queued, Step::Runs, Step::Read];
+        assert_eq!((over.len(), &steps[..]), (1, &way[..]));
+        assert_eq!(paths.under_way(), 1);
+        let later = Nanos(11_000 + GIVE_UP.as_nanos() as u64);
+        assert!(paths.over(later).is_empty());
+        assert_eq!(paths.over(Nanos(later.0 + 1)).len(), 1);
+    }
+
+    #[test]
+    fn times_are_from_each_step_to_the_next_however_long() {
+        let (mut paths, mut times) = (Paths::default(), Times::default());
+        for packet in 0..100 {
+            paths.take(arrival(packet, 10_000));
+            let at = 10_000 + 1_000_000 * (packet + 1);
+            paths.take(Told::Event(event(packet, Step::Queued, at)));
+            paths.take(Told::Event(event(packet, Step::Dropped, at + 2000)));
+        }
+        paths.over(Nanos(0)).iter().for_each(|path| times.count(path));
+        let rows: Vec<Row> = times.rows().collect();
+        assert_eq!((rows.len(), times.packets()), (3, 100));
+        assert_eq!((rows[1].from, rows[1].to), (Step::Received, Step::Queued));
+        let close = |is: f64, to: f64| (is / to - 1.0).abs() < 0.002;
+        assert!(close(rows[1].p50_us, 50_000.0) && close(rows[1].p99_us, 99_000.0), "{rows:?}");
+        assert!(close(rows[1].max_us, 100_000.0) && close(rows[2].p50_us, 2.0), "{rows:?}");
+        assert_eq!(times.ends().collect::<Vec<_>>(), [(Some(Step::Dropped), 100)]);
+    }
+}
