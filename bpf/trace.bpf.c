@@ -278,7 +278,7 @@ static __always_inline void set_poll(struct weir_trace_arrival *arrival,
 		arrival->scheduled_ns = it->scheduled_ns;
 		arrival->began_ns = it->entered_ns;
 	} else {
-		woke = bpf_map_lookup_elem(&wakes, &arrival->event.tid);
+		woke = bpf_map_lookup_elem(&wakes, &it->tid);
 		arrival->scheduled_ns = woke ? *woke : 0;
 		arrival->began_ns = it->switched_ns;
 	}
