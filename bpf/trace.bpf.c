@@ -21,8 +21,6 @@
 #define NET_RX_SOFTIRQ 3 /* include/linux/interrupt.h */
 #define PF_KTHREAD 0x00200000
 #define MSG_PEEK 2
-/* Within so long, no more than a budget of packets is followed. */
-#define WINDOW_NS 100000000ull
 /* CONFIG_NR_CPUS is no more. */
 #define MANY_CPUS 8192
 
@@ -65,9 +63,10 @@ struct udp_sock {
 #pragma clang attribute pop
 
 const volatile bool filtered;
-const volatile __u32 budget = 100;
-/* How many more are to be followed. */
-__u64 left;
+/* Of packets that are followed, in one window on one CPU. */
+const volatile __u32 budget;
+/* How many more are to be followed; of two CPUs, both may take the last. */
+__s64 left;
 /* Not followed: too many at once; and events that the ring had no room for. */
 __u64 skipped, lost;
 
@@ -291,7 +290,7 @@ static __always_inline void set_poll(struct weir_trace_arrival *arrival,
 
 static __always_inline bool is_within_budget(struct at_work *it)
 {
-	if (it->received_ns - it->window_ns > WINDOW_NS) {
+	if (it->received_ns - it->window_ns > WEIR_TRACE_WINDOW_NS) {
 		it->window_ns = it->received_ns;
 		it->taken = 0;
 	}
@@ -306,7 +305,7 @@ static __always_inline void take(struct __sk_buff *skb)
 	__u32 len = packet.len;
 	__u64 number;
 
-	if (!it || !it->skb || !left || !len)
+	if (!it || !it->skb || left <= 0 || !len)
 		return;
 	if (!is_within_budget(it)) {
 		__sync_fetch_and_add(&skipped, 1);
@@ -317,7 +316,6 @@ static __always_inline void take(struct __sk_buff *skb)
 		__sync_fetch_and_add(&lost, 1);
 		return;
 	}
-	/* Two CPUs may take the last one. */
 	__sync_fetch_and_sub(&left, 1);
 	number = it->numbers++ * MANY_CPUS + bpf_get_smp_processor_id();
 	__builtin_memset(arrival, 0, sizeof(*arrival));

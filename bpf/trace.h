@@ -8,6 +8,9 @@
 /* Most bytes of a packet that are copied: its headers. */
 #define WEIR_TRACE_SNAPLEN 128
 
+/* Within so long, a budget of packets is followed. */
+#define WEIR_TRACE_WINDOW_NS 100000000
+
 /* Programs that the tap hands packets on to. */
 enum weir_trace_stage {
 	WEIR_TRACE_FILTER,

@@ -219,12 +219,8 @@ int weir_wall_tc(struct __sk_buff *skb)
 
 MAP(held, BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE, WEIR_WALL_RELEASED, __u32,
     struct weir_wall_held);
-/* Which of them is the next, and where they end. */
-__u32 held_at;
-__u32 held_end;
-
-/* How many of them go on before the softirq runs that receives them. */
-#define AT_ONCE 64
+/* How many of them go on. */
+__u32 held_packets;
 
 static __always_inline void release(struct __sk_buff *skb,
 				    struct weir_wall_held *frame)
@@ -243,14 +239,14 @@ SEC("tc")
 int weir_wall_again(struct __sk_buff *skb)
 {
 	struct weir_wall_held *frame;
-	__u32 number, i;
+	__u32 i, number;
 
-	for (i = 0; i < AT_ONCE; i++) {
-		number = held_at;
+	/* The verifier counts in a register alone. */
+	for (i = 0; i < WEIR_WALL_RELEASED && i < held_packets; i++) {
+		number = i;
 		frame = bpf_map_lookup_elem(&held, &number);
-		if (!frame || number >= held_end)
+		if (!frame)
 			break;
-		held_at++;
 		release(skb, frame);
 	}
 	return 0;

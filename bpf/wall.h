@@ -54,7 +54,8 @@ struct weir_wall_record {
 	__u32 held_len; /* 0: the packet is not held */
 };
 
-/* Packets that go on in one call. */
+/* Packets that go on in one call; a CPU's backlog has room for so many
+ * (net.core.netdev_max_backlog is 1,000 by default). */
 #define WEIR_WALL_RELEASED 256
 
 /* One of them: a frame that was held. */

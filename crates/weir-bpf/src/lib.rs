@@ -30,6 +30,7 @@ pub mod attach;
 mod attach_mode;
 pub mod bare;
 pub mod channels;
+mod clock;
 pub mod clsact;
 pub mod counters;
 pub mod cpulist;

@@ -3,10 +3,10 @@
 use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapHandle, ProgramMut, libbpf_sys};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, ProgramMut, libbpf_sys};
 
 use crate::error::{Error, Result};
 
@@ -35,6 +35,18 @@ pub(crate) fn attach_all<const N: usize>(
 ) -> Result<Vec<Link>> {
     let loaded = programs.into_iter().filter(|program| program.autoload());
     loaded.map(|program| program.attach().map_err(Error::bpf("attach", what))).collect()
+}
+
+/// Puts a program into an array of programs, for tail calls.
+pub(crate) fn set_stage(
+    what: &'static str,
+    stages: &impl MapCore,
+    stage: u32,
+    program: BorrowedFd<'_>,
+) -> Result<()> {
+    let program = program.as_raw_fd().to_ne_bytes();
+    let done = stages.update(&stage.to_ne_bytes(), &program, MapFlags::ANY);
+    done.map_err(Error::bpf("put together", what))
 }
 
 /// The kernel's number of a map, for [`open_map`] in another process.

@@ -1,18 +1,16 @@
 //! A capture's packets: `bpf/tap.bpf.c`.
 
 use std::ops::ControlFlow;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
-
-use libbpf_rs::{MapCore, MapFlags};
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::abi;
 use crate::accounts::until;
 use crate::attach::{self, AttachMode, Attachment};
+use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::filter::Filter;
-use crate::object::{globals, load};
+use crate::object::{globals, load, set_stage};
 use crate::record::{record, records};
 pub use crate::ring::Reader;
 use crate::skeleton::tap::{TapSkel, TapSkelBuilder, types};
@@ -113,11 +111,7 @@ impl Tap {
             open.progs.weir_tap_end.set_autoload(in_driver);
             Ok(())
         })?;
-        let set = |stage: u32, program: BorrowedFd<'_>| {
-            let program = program.as_raw_fd().to_ne_bytes();
-            let done = skel.maps.stages.update(&stage.to_ne_bytes(), &program, MapFlags::ANY);
-            done.map_err(Error::bpf("put together", TAP))
-        };
+        let set = |stage, program| set_stage(TAP, &skel.maps.stages, stage, program);
         let after = if in_driver {
             set(STAGE_COPY, skel.progs.weir_tap_copy_x.as_fd())?;
             set(STAGE_END, skel.progs.weir_tap_end.as_fd())?;
@@ -208,29 +202,6 @@ impl Tap {
             Some(ControlFlow::Continue(())) | None => 0,
         };
         Reader::of(&self.skel.maps.tapped, told).map_err(Error::bpf("read", TAP))
-    }
-}
-
-/// How far the time of day is ahead of `CLOCK_MONOTONIC`, which BPF programs tell.
-#[derive(Default)]
-pub(crate) struct Clock {
-    ahead: Duration,
-    /// On `CLOCK_MONOTONIC`.
-    valid_until: Duration,
-}
-
-impl Clock {
-    /// The time of day may be set.
-    const VALID: Duration = Duration::from_millis(100);
-
-    pub(crate) fn real(&mut self, monotonic: Duration) -> Duration {
-        if monotonic >= self.valid_until {
-            let read = |id| Duration::try_from(clock_gettime(id)).unwrap_or_default();
-            let now = read(ClockId::Monotonic);
-            self.ahead = read(ClockId::Realtime).saturating_sub(now);
-            self.valid_until = now + Self::VALID;
-        }
-        monotonic + self.ahead
     }
 }
 

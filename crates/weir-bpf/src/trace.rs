@@ -1,29 +1,28 @@
 //! The way of single packets through the kernel: `bpf/trace.bpf.c`.
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
+use libbpf_rs::Link;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Enum, Typedef};
-use libbpf_rs::{Link, MapCore, MapFlags};
 
 use crate::abi;
+use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::filter::Filter;
-use crate::object::{attach_all, globals, load};
+use crate::object::{attach_all, globals, load, set_stage};
 use crate::record::record;
 pub use crate::ring::Reader;
 use crate::skeleton::trace::{TraceSkel, TraceSkelBuilder, types};
 use crate::sys::packet::PacketSocket;
-use crate::tap::Clock;
 use crate::units::{CpuId, IfIndex, Nanos};
 
 const TRACE: &str = "the trace";
+const NANOS_PER_SEC: u32 = 1_000_000_000;
 const STAGE_FILTER: u32 = types::weir_trace_stage::WEIR_TRACE_FILTER.0;
 const STAGE_TAKE: u32 = types::weir_trace_stage::WEIR_TRACE_TAKE.0;
-/// How many windows the kernel half has in a second.
-const WINDOWS_PER_SEC: u32 = 10;
 
 /// Where a packet has come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -152,14 +151,10 @@ impl Trace {
             progs.weir_read.set_autoload(has("sock_recv_length"));
             let constants = globals(open.maps.rodata_data.as_deref_mut());
             constants.filtered = filter.is_some();
-            constants.budget = per_second.div_ceil(WINDOWS_PER_SEC);
+            constants.budget = per_second.div_ceil(NANOS_PER_SEC / abi::TRACE_WINDOW_NS as u32);
             Ok(())
         })?;
-        let set = |stage: u32, program: BorrowedFd<'_>| {
-            let program = program.as_raw_fd().to_ne_bytes();
-            let done = skel.maps.stages.update(&stage.to_ne_bytes(), &program, MapFlags::ANY);
-            done.map_err(Error::bpf("put together", TRACE))
-        };
+        let set = |stage, program| set_stage(TRACE, &skel.maps.stages, stage, program);
         set(STAGE_TAKE, skel.progs.weir_trace_take.as_fd())?;
         let filter = filter.map(|it| it.load(false, skel.maps.stages.as_fd(), (STAGE_TAKE, None)));
         let filter = filter.transpose()?;
@@ -203,7 +198,8 @@ impl Trace {
 
     /// Follows so many packets from now on, and then no more.
     pub fn follow(&mut self, packets: u64) {
-        globals(self.skel.maps.bss_data.as_deref_mut()).left = packets.min(i64::MAX as u64);
+        let left = packets.try_into().unwrap_or(i64::MAX);
+        globals(self.skel.maps.bss_data.as_deref_mut()).left = left;
     }
 
     /// How many packets were not followed, as there were too many at once, and how many events were lost.

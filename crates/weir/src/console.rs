@@ -39,6 +39,12 @@ struct Event<'a, T> {
     what: &'a T,
 }
 
+/// That, as a line without its end.
+pub fn event_line(event: &'static str, what: &impl Serialize) -> String {
+    // Plain structures of strings and numbers: there is nothing that could fail.
+    serde_json::to_string(&Event { schema: SCHEMA, event, what }).unwrap_or_default()
+}
+
 impl Console {
     /// This process's.
     pub fn open() -> Self {
@@ -69,10 +75,7 @@ impl Console {
 
     /// An event, as a line of status.
     pub fn event(&mut self, event: &'static str, what: &impl Serialize) {
-        // Plain structures of strings and numbers: there is nothing that could fail.
-        if let Ok(line) = serde_json::to_string(&Event { schema: SCHEMA, event, what }) {
-            self.line(&line);
-        }
+        self.line(&event_line(event, what));
     }
 
     /// A line of status, on standard output. Skipped while its reader is behind.

@@ -43,6 +43,7 @@ mod named_file;
 mod notes;
 mod out;
 mod owners;
+mod packet;
 mod preset;
 mod privilege;
 mod ready;

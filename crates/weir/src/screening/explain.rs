@@ -9,10 +9,11 @@ use serde_json::json;
 use weir_bpf::parser::{Parse, Parsed, Parser, SHORTEST_FRAME};
 use weir_bpf::units::MacAddr;
 
-use super::rules::{Action, ICMP, ICMPV6, Packet, Rules};
+use super::rules::{Action, Rules};
 use crate::error::Result;
 use crate::explain::capture::Capture;
 use crate::out::{self, or_gone};
+use crate::packet::{ICMP, ICMPV6, Packet};
 use crate::status::SCHEMA;
 
 /// 802.1Q and 802.1ad, behind as many tags as the parser takes off.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use etherparse::checksum::Sum16BitWords;
 use weir_bpf::parser::Parsed;
 
-use super::rules::{ICMP, ICMPV6, Packet, TCP, UDP};
+use crate::packet::{ICMP, ICMPV6, Packet, TCP, UDP};
 
 const ETHERNET: usize = 14;
 const VLAN_TAG: usize = 4;

@@ -5,7 +5,7 @@ mod explain;
 mod frame;
 mod parse;
 mod print;
-pub mod rules;
+mod rules;
 mod sides;
 
 use std::cell::RefCell;
@@ -29,12 +29,13 @@ use weir_bpf::wall::{self, Asked, Key, Options, Reader, Wall};
 
 use self::args::{Fail, Place, ScreenArgs};
 use self::print::{Printer, Tally};
-use self::rules::{Action, Packet, Rules};
+use self::rules::{Action, Rules};
 use self::sides::Sides;
 use crate::choice::Forward;
 use crate::error::{Error, Result};
 use crate::named_file;
 use crate::out;
+use crate::packet::Packet;
 use crate::privilege;
 use crate::ready;
 use crate::signals::{self, Signals};
@@ -409,7 +410,7 @@ impl Screen<'_> {
         Ok(())
     }
 
-    fn print(&mut self, event: &str) -> Result<()> {
+    fn print(&mut self, event: &'static str) -> Result<()> {
         let mut lines = Vec::new();
         for (number, tally) in self.tally.iter().enumerate() {
             let count = self.wall.of_rule(number)?;

@@ -5,7 +5,8 @@
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
-use super::rules::{Action, Flags, ICMP, ICMPV6, Network, Rule, Rules, Side, TCP, UDP};
+use super::rules::{Action, Flags, Network, Rule, Rules, Side};
+use crate::packet::{ICMP, ICMPV6, TCP, UDP};
 
 /// Where a file is wrong, and how.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

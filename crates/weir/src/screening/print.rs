@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use weir_bpf::counters::Counter;
 use weir_bpf::wall::OUTCOMES;
 
-use super::rules::{Action, Packet};
+use super::rules::Action;
 use crate::clock;
-use crate::console::Console;
-use crate::status::SCHEMA;
+use crate::console::{Console, event_line};
+use crate::packet::Packet;
 
 /// What a rule has done here, in user mode.
 #[derive(Clone, Copy, Debug, Default)]
@@ -96,7 +96,7 @@ impl Printer {
     /// Of each rule its name and packets; what became of packets; how many of the forwarded ones were lost.
     pub fn stats(
         &mut self,
-        name: &str,
+        name: &'static str,
         rules: &[(String, u64, Tally)],
         outcomes: &[Counter],
         unsent: u64,
@@ -135,12 +135,9 @@ impl Printer {
     }
 }
 
-fn event(name: &str, what: Value) -> String {
-    let mut line = json!({"event": name, "schema": SCHEMA, "time": now()});
-    if let (Value::Object(line), Value::Object(what)) = (&mut line, what) {
-        line.extend(what);
-    }
-    line.to_string()
+fn event(name: &'static str, mut what: Value) -> String {
+    what["time"] = now().into();
+    event_line(name, &what)
 }
 
 fn now() -> String {

@@ -1,17 +1,10 @@
 //! A screen's rules: what they say of a packet.
 
-use etherparse::{LaxPacketHeaders, LaxPayloadSlice, NetHeaders, TransportHeader};
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
-use weir_bpf::parser::{Fragment, Parse, Parsed};
-
-/// IP protocols that rules know by name.
-pub const ICMP: u8 = 1;
-pub const TCP: u8 = 6;
-pub const UDP: u8 = 17;
-pub const ICMPV6: u8 = 58;
+use crate::packet::Packet;
 
 /// What becomes of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,113 +115,6 @@ impl Rule {
     }
 }
 
-/// What rules look at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Packet {
-    pub source: IpAddr,
-    pub destination: IpAddr,
-    pub protocol: u8,
-    pub source_port: u16,
-    pub destination_port: u16,
-    pub tcp_flags: u8,
-    pub icmp_type: u8,
-    pub fragment: bool,
-}
-
-impl Packet {
-    /// From what the gate's parser says; none of what is not IP, or cannot be read.
-    pub fn of(parsed: &Parsed) -> Option<Self> {
-        let unread = [Parse::WEIR_PARSE_MALFORMED, Parse::WEIR_PARSE_IPV6_CHAIN];
-        if unread.contains(&parsed.reached()) {
-            return None;
-        }
-        let (source, destination) = parsed.addresses()?;
-        Some(Self {
-            source,
-            destination,
-            protocol: parsed.protocol,
-            source_port: parsed.source_port,
-            destination_port: parsed.destination_port,
-            tcp_flags: parsed.tcp_flags,
-            icmp_type: parsed.icmp_type,
-            fragment: parsed.part() != Fragment::WEIR_FRAGMENT_NONE,
-        })
-    }
-}
-
-impl Packet {
-    /// From headers that may be cut off somewhere; none of what is not IP.
-    pub fn of_headers(headers: &LaxPacketHeaders<'_>) -> Option<Self> {
-        let (source, destination, fragment): (IpAddr, IpAddr, bool) = match headers.net.as_ref()? {
-            NetHeaders::Ipv4(ip, _) => {
-                (ip.source.into(), ip.destination.into(), ip.is_fragmenting_payload())
-            }
-            NetHeaders::Ipv6(ip, extensions) => {
-                (ip.source.into(), ip.destination.into(), extensions.is_fragmenting_payload())
-            }
-            NetHeaders::Arp(_) => return None,
-        };
-        let transport = headers.transport.as_ref();
-        let protocol = match (transport, &headers.payload) {
-            (Some(TransportHeader::Udp(_)), _) => UDP,
-            (Some(TransportHeader::Tcp(_)), _) => TCP,
-            (Some(TransportHeader::Icmpv4(_)), _) => ICMP,
-            (Some(TransportHeader::Icmpv6(_)), _) => ICMPV6,
-            (_, LaxPayloadSlice::Ip(payload)) => payload.ip_number.0,
-            _ => 0,
-        };
-        let (source_port, destination_port) = match transport {
-            Some(TransportHeader::Udp(udp)) => (udp.source_port, udp.destination_port),
-            Some(TransportHeader::Tcp(tcp)) => (tcp.source_port, tcp.destination_port),
-            _ => (0, 0),
-        };
-        let icmp_type = match transport {
-            Some(TransportHeader::Icmpv4(icmp)) => icmp.to_bytes()[0],
-            Some(TransportHeader::Icmpv6(icmp)) => icmp.to_bytes()[0],
-            _ => 0,
-        };
-        let tcp_flags = match transport {
-            Some(TransportHeader::Tcp(tcp)) => tcp.to_bytes()[13],
-            _ => 0,
-        };
-        Some(Self {
-            source,
-            destination,
-            protocol,
-            source_port,
-            destination_port,
-            tcp_flags,
-            icmp_type,
-            fragment,
-        })
-    }
-}
-
-impl fmt::Display for Packet {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let protocol = match self.protocol {
-            ICMP => "icmp".to_owned(),
-            TCP => "tcp".to_owned(),
-            UDP => "udp".to_owned(),
-            ICMPV6 => "icmp6".to_owned(),
-            other => format!("proto {other}"),
-        };
-        write!(f, "{protocol} {}", self.source)?;
-        let ports = matches!(self.protocol, TCP | UDP) && !self.fragment;
-        if ports {
-            write!(f, " port {}", self.source_port)?;
-        }
-        write!(f, " > {}", self.destination)?;
-        if ports {
-            write!(f, " port {}", self.destination_port)?;
-        }
-        if matches!(self.protocol, ICMP | ICMPV6) && !self.fragment {
-            write!(f, " type {}", self.icmp_type)?;
-        }
-        if self.fragment { f.write_str(" fragment") } else { Ok(()) }
-    }
-}
-
 /// All of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules(pub Vec<Rule>);
@@ -253,6 +139,7 @@ impl Rules {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::packet::{ICMP, ICMPV6, TCP, UDP};
     use crate::screening::parse::parse;
 
     fn address(random: &mut fastrand::Rng) -> IpAddr {

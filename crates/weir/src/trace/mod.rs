@@ -25,13 +25,13 @@ use crate::ready;
 use crate::signals::Signals;
 
 const COMMAND: &str = "weir trace";
-/// For the programs and the packet socket; and the addresses of the kernel's functions are shown to nobody else.
+/// For the programs and the packet socket. Without CAP_SYSLOG, the kernel's functions have no names.
 const NEEDED: [Capability; 4] =
     [Capability::NetAdmin, Capability::NetRaw, Capability::Bpf, Capability::Perfmon];
 /// How many events are read before anything else is looked at.
 const BATCH: usize = 4096;
-/// How often it is looked which packets are over.
-const LOOK: Duration = Duration::from_millis(100);
+/// How long events may gather in the ring before they are read. It has room for twice as many at one CPU's highest rate.
+const GATHER: Duration = Duration::from_millis(20);
 
 /// Runs the command.
 ///
@@ -54,9 +54,10 @@ pub fn run(args: &TraceArgs) -> Result<()> {
     trace.follow(args.packets.unwrap_or(u64::MAX));
     printer.ready();
     let mut session = Session { args, trace, reader, paths: &paths, times: Times::default() };
-    let ended = session.watch(&signals, &mut printer);
+    let ended = session.watch(&signals, &mut printer).and_then(|()| session.read().map(drop));
     // What is under way is told as far as it has come.
-    session.tell(&mut printer, true);
+    paths.borrow_mut().give_up();
+    session.tell(&mut printer);
     printer.summary(&session.times, session.trace.missed());
     ended
 }
@@ -78,9 +79,8 @@ impl Session<'_> {
         let mut over = self.args.duration.map(|duration| begun + duration);
         let mut stopped = false;
         loop {
-            let read = self.reader.read(BATCH);
-            let read = read.map_err(|it| Error::system("read the ring of events", it))?;
-            self.tell(printer, false);
+            let read = self.read()?;
+            self.tell(printer);
             let now = Instant::now();
             let under_way = self.paths.borrow().under_way();
             if self.times.packets() >= wanted || (stopped && under_way == 0) {
@@ -94,12 +94,13 @@ impl Session<'_> {
                 (stopped, over) = (true, Some(now + GIVE_UP));
                 self.trace.follow(0);
             }
-            if read == BATCH {
-                continue;
-            }
-            let wait = over.map_or(LOOK, |over| LOOK.min(over.saturating_duration_since(now)));
+            let wait = match (read, over) {
+                (BATCH, _) => Duration::ZERO,
+                (_, None) => GATHER,
+                (_, Some(over)) => GATHER.min(over.saturating_duration_since(now)),
+            };
             let fds = [signals.stop.as_fd(), signals.hangup.as_fd(), self.reader.as_fd()];
-            // Events gather for a moment: whoever waits for each would be woken for each.
+            // Who waits for each is woken for each.
             let fds = if read > 0 { &fds[..2] } else { &fds[..] };
             let ready = ready::wait(fds.iter().copied(), Some(wait));
             let ready = ready.map_err(|errno| Error::system("wait for packets", errno))?;
@@ -110,11 +111,14 @@ impl Session<'_> {
         }
     }
 
-    /// Prints and counts the packets that are over; with `all`, also those that are not.
-    fn tell(&mut self, printer: &mut Printer, all: bool) {
-        let later = if all { GIVE_UP + GIVE_UP } else { Duration::ZERO };
-        let now = monotonic_now() + later.into();
-        for path in self.paths.borrow_mut().over(now) {
+    /// Reads a batch of events; how many there were.
+    fn read(&self) -> Result<usize> {
+        self.reader.read(BATCH).map_err(|it| Error::system("read the ring of events", it))
+    }
+
+    /// Prints and counts the packets that are over.
+    fn tell(&mut self, printer: &mut Printer) {
+        for path in self.paths.borrow_mut().over(monotonic_now()) {
             printer.packet(&path);
             self.times.count(&path);
         }

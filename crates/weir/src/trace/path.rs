@@ -80,6 +80,11 @@ impl Paths {
         over
     }
 
+    /// Expects nothing of any packet any more.
+    pub fn give_up(&mut self) {
+        self.over.extend(self.under_way.drain().map(|(_, path)| path));
+    }
+
     /// How many are under way.
     pub fn under_way(&self) -> usize {
         self.under_way.len()

@@ -14,9 +14,9 @@ use weir_bpf::units::{IfIndex, Nanos};
 use super::args::TraceArgs;
 use super::path::{Path, Times};
 use crate::clock;
+use crate::console::event_line;
 use crate::out;
-use crate::screening::rules::Packet;
-use crate::status::SCHEMA;
+use crate::packet::Packet;
 
 /// Prints it.
 pub struct Printer<'a> {
@@ -87,7 +87,7 @@ impl<'a> Printer<'a> {
     pub fn ready(&self) {
         let interface = &self.args.interface;
         if self.args.json {
-            event("ready", json!({ "interface": interface }));
+            out::line(event_line("ready", &json!({ "interface": interface })));
         } else {
             out::say(format_args!("tracing what {interface} receives; Ctrl-C ends it"));
         }
@@ -114,7 +114,7 @@ impl<'a> Printer<'a> {
             }
             let line = json!({"time": time, "packet": what, "wire_bytes": path.arrival.wire_len,
                 "steps": steps});
-            return event("packet", line);
+            return out::line(event_line("packet", &line));
         }
         let time = time.unwrap_or_else(|| "-".into());
         out::line(format_args!("{time}  {what}, {} bytes", path.arrival.wire_len));
@@ -192,7 +192,7 @@ impl<'a> Printer<'a> {
             });
             let what = json!({"packets": times.packets(), "skipped": skipped, "lost_events": lost,
                 "ends": ends.collect::<Value>(), "times": rows.collect::<Value>()});
-            return event("summary", what);
+            return out::line(event_line("summary", &what));
         }
         let packets = times.packets();
         if packets == 0 {
@@ -225,12 +225,4 @@ impl<'a> Printer<'a> {
             out::say(format_args!("{lost} events were lost: read too late; use a lower `--rate`"));
         }
     }
-}
-
-fn event(name: &str, what: Value) {
-    let mut line = json!({"event": name, "schema": SCHEMA});
-    if let (Value::Object(line), Value::Object(what)) = (&mut line, what) {
-        line.extend(what);
-    }
-    out::line(line);
 }

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{ChildStderr, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
 use std::thread;
 
 use crate::common::router::{BEHIND, Router};
@@ -73,6 +74,18 @@ fn last(packet: &Value) -> &Value {
     packet["steps"].as_array().unwrap().last().unwrap()
 }
 
+/// This thread's number.
+fn tid() -> i32 {
+    rustix::thread::gettid().as_raw_nonzero().get()
+}
+
+/// Waits until a thread of this process sleeps: what wakes it then is the packet.
+fn wait_until_asleep(tid: i32) {
+    let stat = format!("/proc/self/task/{tid}/stat");
+    let sleeps = || std::fs::read_to_string(&stat).unwrap().contains(") S ");
+    wait_until("it sleeps", || (0..10).all(|_| sleeps()));
+}
+
 #[test]
 fn a_datagram_is_followed_to_the_thread_that_reads_it() {
     let network = Network::new();
@@ -85,20 +98,25 @@ fn a_datagram_is_followed_to_the_thread_that_reads_it() {
         reader.set_nonblocking(false).unwrap();
         // The second one is read long after it has come.
         let tracing = Tracing::start(&network, &["-c", "2", "--json", "udp", "port", "5000"]);
-        let read = |reader: &std::net::UdpSocket| {
+        let (begun, begins) = mpsc::channel();
+        let read = |begun: mpsc::Sender<i32>| {
+            begun.send(tid()).unwrap();
             reader.recv(&mut [0; 100]).unwrap();
-            rustix::thread::gettid().as_raw_nonzero().get()
         };
-        let tid = thread::scope(|scope| {
-            let reading = scope.spawn(|| read(&reader));
-            thread::sleep(PATIENCE / 100);
+        let reader_tid = thread::scope(|scope| {
+            scope.spawn({
+                let begun = begun.clone();
+                || read(begun)
+            });
+            let tid = begins.recv().unwrap();
+            wait_until_asleep(tid);
             sender.send_to(b"one", at(near, 5000)).unwrap();
-            reading.join().unwrap()
+            tid
         });
         sender.send_to(b"another", at(near, 5001)).unwrap();
         sender.send_to(b"two", at(near, 5000)).unwrap();
         thread::sleep(PATIENCE / 100);
-        let later = read(&reader);
+        read(begun);
         let (packets, summary) = Tracing::lines(&tracing.end());
         assert_eq!(packets.len(), 2, "{packets:?}");
         let what = format!("udp {far} port 4000 > {near} port 5000");
@@ -107,8 +125,8 @@ fn a_datagram_is_followed_to_the_thread_that_reads_it() {
         assert!(way.ends_with(&["received", "queued", "woken", "runs", "read"]), "{way:?}");
         assert!(["scheduled", "polled"].iter().any(|step| way.contains(step)), "{way:?}");
         assert!(steps(&packets[1]).ends_with(&["received", "queued", "read"]), "{packets:?}");
-        assert_eq!(last(&packets[0])["tid"], tid);
-        assert_eq!(last(&packets[1])["tid"], later);
+        assert_eq!(last(&packets[0])["tid"], reader_tid);
+        assert_eq!(last(&packets[1])["tid"], tid());
         assert!(last(&packets[1])["at_us"].as_f64().unwrap() > 1e5, "{packets:?}");
         assert_eq!(summary["packets"], 2);
         let times = summary["times"].as_array().unwrap();
@@ -175,15 +193,17 @@ fn tcp_is_followed_to_the_reader_and_a_text_has_it_all() {
         network.near.run(|| std::net::TcpListener::bind((NEAR_IP, 8080)).unwrap()).unwrap();
     let filter = "tcp dst port 8080 and tcp[tcpflags] & tcp-push != 0";
     let tracing = Tracing::start(&network, &["-c", "1", filter]);
+    let (begun, begins) = mpsc::channel();
     let serve = || {
         let (mut connection, _) = listener.accept().unwrap();
+        begun.send(tid()).unwrap();
         connection.read_exact(&mut [0; 500]).unwrap();
     };
     thread::scope(|scope| {
         let serving = scope.spawn(serve);
         let mut client =
             network.far.run(|| std::net::TcpStream::connect((NEAR_IP, 8080)).unwrap()).unwrap();
-        thread::sleep(PATIENCE / 100);
+        wait_until_asleep(begins.recv().unwrap());
         std::io::Write::write_all(&mut client, &[7; 500]).unwrap();
         serving.join().unwrap();
     });
