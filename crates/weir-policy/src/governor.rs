@@ -3,7 +3,7 @@
 //! | regime | entered when | left when | policy | nice | interrupts |
 //! |---|---|---|---|---|---|
 //! | asleep | nothing has been wrong for [`REST`], and no other task wants the CPU | | `SCHED_BATCH` | 0 | as usual |
-//! | isolating | packets are discarded; a queue was full, or input is over its share | none for [`REST`]; nothing of the rest for [`TRIAL`] | `SCHED_BATCH` | 19 after discards, else 0; beside another channel -10 to 19, or from -3 | as usual |
+//! | isolating | packets are discarded; a queue was full, or input is over its share | none for [`REST`]; nothing of the rest for [`TRIAL`] | `SCHED_BATCH` | 19 after discards, else 0; beside another channel -10 to 19 | as usual |
 //! | shared | other tasks than receivers want the CPU, or receivers keep a ring waiting until it overflows | they do not, or no packets come for about [`REST`] | `SCHED_OTHER`, the shortest slice | -20 to 19 | deferred |
 //!
 //! A batch thread interrupts nobody when it wakes, and is not interrupted by the receivers that it wakes: NAPI empties
@@ -20,7 +20,7 @@
 //! Livelock*, section 6.6). But while another channel has to be told from the flooded one (Druschel & Banga, *Lazy Receiver
 //! Processing*, section 2.2), and beside tasks that are no receivers, a controller moves the weight: lighter while input
 //! takes more than its share of the CPU from those tasks, or spends more than that on packets that are discarded; heavier
-//! while it is less. The share is Mogul & Ramakrishnan's, section 7.
+//! while it is less and, beside another channel, the ring overflows. The share is Mogul & Ramakrishnan's, section 7.
 
 use crate::settings::{Prefer, Settings};
 use crate::units::{Nanos, Weight};
@@ -58,12 +58,11 @@ const TURNS: u32 = 4;
 const TURNS_FROM: f64 = 192.0;
 /// A flood is told from other channels where it costs this part of the CPU.
 const FLOOD_FROM: f64 = 0.02;
-/// The heaviest that a batch thread is made: more keeps its receivers waiting until their queues are full.
+/// The heaviest that a batch thread is made: more keeps its receivers waiting until their queues are full. The heavier it
+/// is, the more it discards that they had time for.
 const HEAVIEST_BATCH: f64 = -10.0;
-/// The same while this part of the CPU is idle. It is not for want of a turn that the ring fills then, and the heavier the
-/// thread, the more it discards that its receivers had time for.
-const HEAVIEST_BESIDE_IDLE: f64 = -3.0;
-const IDLE_FROM: f64 = 0.05;
+/// How much lighter it becomes as long as its ring does not overflow: as if it were over its share by so much.
+const RELIEF: f64 = 0.05;
 /// Nice steps per period and unit of share that input is off: the average lags by a period, and a faster correction
 /// swings from one end to the other.
 const STEPS_PER_PERIOD: f64 = 40.0;
@@ -103,8 +102,6 @@ pub struct Observation {
     /// Whether packets of one channel were admitted beside another's that were discarded, or the ring may have
     /// overflowed with packets of several, or another input of the same CPU does tell channels apart.
     pub beside: bool,
-    /// How long the CPU was idle.
-    pub idle: Nanos,
 }
 
 impl Observation {
@@ -328,16 +325,16 @@ impl Governor {
         apart: bool,
         seen: &Observation,
     ) -> f64 {
-        let share = settings.user_share.rest();
-        let heaviest = match regime {
+        let (heaviest, relieved) = match regime {
             // Packets that are discarded for want of CPU time are not saved by waiting for it longer.
-            Regime::Shared => f64::from(Weight::HEAVIEST.nice()),
-            _ if !apart => f64::from(Weight::NORMAL.nice()),
-            _ if seen.idle.share_of(seen.elapsed) < IDLE_FROM => HEAVIEST_BATCH,
-            _ => HEAVIEST_BESIDE_IDLE,
+            Regime::Shared => (f64::from(Weight::HEAVIEST.nice()), false),
+            // Its receivers have a better use for the time that the ring does not need.
+            _ if apart => (HEAVIEST_BATCH, !seen.overran),
+            _ => (f64::from(Weight::NORMAL.nice()), false),
         };
-        let over = self.used - share;
-        let step = STEPS_PER_PERIOD * over * seen.elapsed.share_of(averaged_over(settings));
+        let over = self.used - settings.user_share.rest();
+        let off = if relieved { over.max(RELIEF) } else { over };
+        let step = STEPS_PER_PERIOD * off * seen.elapsed.share_of(averaged_over(settings));
         (self.nice + step).clamp(heaviest, f64::from(Weight::LIGHTEST.nice()))
     }
 }
@@ -402,11 +399,12 @@ mod tests {
         let flooded =
             Observation { elapsed: MS, ran: MS, wasted: Nanos(300_000), ..Default::default() };
         is(after(40, &flooded), Regime::Isolating, 19, true);
-        let beside = Observation { beside: true, ..flooded };
+        let beside = Observation { beside: true, overran: true, ..flooded };
         is(after(40, &beside), Regime::Isolating, -10, true);
-        // Where the CPU has time left, receivers need it more.
-        let idle = Observation { idle: Nanos(60_000), ..beside };
-        is(after(40, &idle), Regime::Isolating, -3, true);
+        // As long as the ring does not overflow, receivers need the time more.
+        let fits = Observation { overran: false, ..beside };
+        is(after(40, &fits), Regime::Isolating, 8, true);
+        is(after(99, &fits), Regime::Isolating, 19, true);
         // But no more than its share.
         is(after(60, &Observation { wasted: MS, ..beside }), Regime::Isolating, 19, true);
         let settings = Settings { prefer: Prefer::Throughput, ..Settings::default() };

@@ -18,8 +18,9 @@ const WAITED: Nanos = Nanos::from_millis(1);
 /// Time that nobody wants is given to those who are limited only where there is more of it than this share: who
 /// waits for the answers to his packets leaves the CPU idle, too, and would get them later.
 const SPARE: f64 = 0.2;
-/// How long a ring's overflow is remembered.
-const OVERRUN_REMEMBERED: Nanos = Nanos::from_millis(20);
+/// A ring lacks CPU time if it overflows in so many periods in a row. Once, it was kept waiting for a moment, as by the
+/// host of a virtual machine.
+const OVERRUN_PERIODS: u32 = 3;
 /// By how much limits grow in each period with time to spare.
 const RELIEF: f64 = 1.05;
 /// A limit that is so many times what is used limits nobody.
@@ -85,7 +86,8 @@ struct Known {
 #[derive(Clone, Debug, Default)]
 pub struct Shares {
     window: Load,
-    overrun_for: Option<Nanos>,
+    /// Periods in a row in which the ring may have overflowed.
+    overruns: u32,
     /// What channels with queues get together, while that is less than all.
     together: Option<f64>,
     saturated: bool,
@@ -110,6 +112,7 @@ impl Shares {
         self.remember(settings, load, claims);
         if self.window.elapsed >= settings.period {
             let window = std::mem::take(&mut self.window);
+            self.overruns = if window.overrun { self.overruns.saturating_add(1) } else { 0 };
             self.saturated =
                 window.idle.share_of(window.elapsed) < IDLE_BELOW && window.waited >= WAITED;
             if self.saturated {
@@ -132,16 +135,16 @@ impl Shares {
         self.saturated
     }
 
+    /// What is known of a channel was of another one that had its number before.
+    pub fn forget(&mut self, channel: u32) {
+        self.known.remove(&channel);
+    }
+
     fn remember(&mut self, settings: &Settings, load: &Load, claims: &[Claim]) {
         self.window.elapsed += load.elapsed;
         self.window.idle += load.idle;
         self.window.waited += load.waited;
-        self.overrun_for = if load.overrun {
-            Some(Nanos::ZERO)
-        } else {
-            let since = self.overrun_for.map(|since| since + load.elapsed);
-            since.filter(|since| *since < OVERRUN_REMEMBERED)
-        };
+        self.window.overrun |= load.overrun;
         let kept = (-load.elapsed.share_of(settings.period)).exp();
         for known in self.known.values_mut() {
             known.used *= kept;
@@ -224,7 +227,7 @@ impl Shares {
         let used = |claim: &Claim| self.known.get(&claim.channel).map_or(0.0, |known| known.used);
         let total: f64 = queues.iter().map(used).sum();
         let least = settings.user_share.rest();
-        self.together = if self.overrun_for.is_some() && queues.len() > 1 {
+        self.together = if self.overruns >= OVERRUN_PERIODS && queues.len() > 1 {
             Some((self.together.unwrap_or(total).min(total.max(least)) * SQUEEZE).max(least))
         } else {
             self.together
@@ -347,6 +350,17 @@ mod tests {
     }
 
     #[test]
+    fn a_ring_that_was_kept_waiting_for_a_moment_limits_nobody() {
+        let claims = [claim(SERVER, Bound::Queue, 50), claim(FLOOD, Bound::Queue, 800)];
+        let (mut shares, _) = after(50, &FULL, &claims);
+        for look in 0..1_000 {
+            let load = Load { overrun: look % 50 < 15, ..FULL };
+            let limits = shares.decide(&Settings::default(), control(), &load, &claims);
+            assert!(limits.is_empty(), "{limits:?} at {look}");
+        }
+    }
+
+    #[test]
     fn limits_go_when_there_is_time_to_spare() {
         let mut claims = [claim(SERVER, Bound::Queue, 280), claim(FLOOD, Bound::Nothing, 600)];
         let (mut shares, _) = after(50, &FULL, &claims);
@@ -359,6 +373,17 @@ mod tests {
             claims[1].used = Nanos((limit * 1e6) as u64);
         }
         let limits = shares.decide(&Settings::default(), control(), &spare, &claims);
+        assert!(limits.is_empty(), "{limits:?}");
+    }
+
+    #[test]
+    fn who_takes_anothers_number_does_not_take_his_limit() {
+        let claims = [claim(SERVER, Bound::Queue, 280), claim(FLOOD, Bound::Nothing, 600)];
+        let (mut shares, limits) = after(50, &FULL, &claims);
+        assert!(limits.contains_key(&FLOOD));
+        shares.forget(FLOOD);
+        let anew = [claims[0], Claim { used: Nanos::ZERO, ..claims[1] }];
+        let limits = shares.decide(&Settings::default(), control(), &FULL, &anew);
         assert!(limits.is_empty(), "{limits:?}");
     }
 

@@ -48,7 +48,6 @@ fn observation() -> impl Strategy<Value = Observation> {
                 packets: (1000.0 * elapsed * ran) as u64,
                 discarded: (1000.0 * elapsed * ran * wasted) as u64,
                 beside,
-                idle: ns(elapsed * left * (1.0 - busy)),
             }
         },
     )
@@ -104,11 +103,12 @@ impl Cpu {
 
     /// What happens until the next look.
     fn run(&mut self, weight: Weight) -> Observation {
-        let (mut ran, mut wasted) = (0.0, 0.0);
+        let (mut ran, mut wasted, mut overran) = (0.0, 0.0, false);
         for _ in 0..(LOOK_AWAKE.as_millis() / Self::TICK_MS).round() as u32 {
             for (ring, load) in self.ring_ms.iter_mut().zip(self.load) {
                 *ring = (*ring + load * Self::TICK_MS).min(Self::RING_MS);
             }
+            overran |= self.ring_ms.contains(&Self::RING_MS);
             let wants = self.ring_ms.iter().sum::<f64>() >= Self::TICK_MS;
             if self.left_ms < Self::TICK_MS / 2.0 || (self.input_runs && !wants) {
                 let next = wants && self.input_vruntime_ms <= self.others_vruntime_ms;
@@ -134,6 +134,7 @@ impl Cpu {
             wasted: ns(wasted),
             taken: of_strangers(ns(ran)),
             strangers: of_strangers(LOOK_AWAKE - ns(ran)),
+            overran,
             beside: self.beside && wasted > 0.0,
             ..Default::default()
         }

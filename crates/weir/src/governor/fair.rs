@@ -58,6 +58,11 @@ impl Fair {
         }
         let now: BTreeMap<u32, Account> =
             accounts.read(cpu).into_iter().map(|account| (account.place, account)).collect();
+        for (place, account) in &now {
+            if self.last.get(place).is_some_and(|last| last.channel != account.channel) {
+                self.shares.forget(*place);
+            }
+        }
         let mut claims: Vec<Claim> =
             now.values().map(|account| claim(account, self.last.get(&account.place))).collect();
         let since = monotonic_now() - FORGOTTEN;

@@ -338,7 +338,6 @@ fn observation(last: &Reading, now: &Reading, switches: Nanos, joins: bool) -> O
         over: moved(|seen| seen.over.into()),
         alarm: now.rung != last.rung,
         wasted: since(|seen| seen.wasted),
-        idle: since(|seen| seen.idle),
         taken: since(|seen| seen.taken) + switches,
         held: since(|seen| seen.held),
         strangers: since(|seen| seen.strangers),
