@@ -158,6 +158,7 @@ struct sk_buff {
 	__u16 transport_header; /* likewise */
 	__u16 network_header;
 	int skb_iif;
+	__u8 pkt_type : 3;
 	__u8 ip_summed : 2;
 	unsigned int data_len;
 	char cb[48];

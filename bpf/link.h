@@ -8,6 +8,7 @@
 #define WEIR_LINK_H
 
 #include "flow.h"
+#include <linux/if_packet.h>
 
 /* Set before loading: the verifier removes the code for the other kind. */
 const volatile bool no_ethernet;
@@ -46,12 +47,18 @@ static __always_inline bool take_link(struct cursor *cursor,
 	return true;
 }
 
-/* Another protocol's packet, which by its first byte might be IP's. */
+/*
+ * Not what its first bytes say: one that this host has sent itself has no link
+ * header (dev_loopback_xmit()), and on an interface without such headers
+ * another protocol's packet may begin as IP's do.
+ */
 static __always_inline bool is_misnamed(const struct __sk_buff *skb,
 					struct cursor cursor)
 {
 	__be16 ethertype_be;
 
+	if (skb->pkt_type == PACKET_LOOPBACK)
+		return true;
 	return no_ethernet && take_link(&cursor, &ethertype_be) &&
 	       ethertype_be != skb->protocol;
 }

@@ -19,6 +19,7 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_tracing.h>
 #include <linux/if_ether.h>
+#include <linux/if_packet.h>
 #include <linux/udp.h>
 
 #define IPV4_TOTAL_LEN_AT 2
@@ -27,6 +28,12 @@
 #define FRAGMENT_UNIT 8 /* RFC 791 */
 #define ENOMEM 12	/* over the socket's own limit; ENOBUFS is the host's */
 #define LOOPBACK_IFINDEX 1 /* in each network namespace */
+/*
+ * No driver receives into buffers so much longer than twice a packet: a sender
+ * of the same host made it up, of single bytes on pages of their own
+ * (MSG_ZEROCOPY).
+ */
+#define BUFFER_SPARE 8192
 
 enum skb_drop_reason {
 	/* Relocated: kernels insert before it. */
@@ -115,6 +122,18 @@ static __always_inline void one_fragment(struct refused *refused,
 	refused->ip_len = largest;
 }
 
+/*
+ * What this host has sent itself comes from the loopback, or for its own groups
+ * by the interface that it was sent by (ip_mc_output()).
+ */
+static __always_inline __u32 came_by(const struct sk_buff *skb)
+{
+	bool looped =
+		BPF_CORE_READ_BITFIELD_PROBED(skb, pkt_type) == PACKET_LOOPBACK;
+
+	return looped ? LOOPBACK_IFINDEX : skb->skb_iif;
+}
+
 /* One packet's charge and length. GRO may have merged several into the skb. */
 static __always_inline struct refused one_packet(const struct sk_buff *skb)
 {
@@ -125,7 +144,7 @@ static __always_inline struct refused one_packet(const struct sk_buff *skb)
 	struct refused refused = {
 		.truesize = skb->truesize,
 		.ip_len = ip_len_of(skb),
-		.ifindex = skb->skb_iif,
+		.ifindex = came_by(skb),
 		.condensed = skb->data_len != 0,
 	};
 
@@ -183,7 +202,8 @@ static __always_inline void learn(const struct sock *sk, struct refused refused)
 	key.ifindex = refused.ifindex;
 	row = bpf_map_lookup_elem(&charge_rows, &key);
 	charges = row ? charges_at(*row) : NULL;
-	if (!charges || !refused.truesize)
+	if (!charges || !refused.truesize ||
+	    refused.truesize > 2 * refused.ip_len + BUFFER_SPARE)
 		return;
 	learn_charge(charges, &refused, now);
 	if (now - charges->confirmed_ns < CHARGE_BELIEVED_NS)

@@ -4,7 +4,7 @@
 
 mod common;
 
-use std::net::UdpSocket;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
@@ -61,11 +61,11 @@ impl Bench {
         std::iter::from_fn(|| self.near.recv(&mut [0; 64]).ok()).count()
     }
 
-    /// The near socket's line of `/proc/net/udp`, word by word.
-    fn socket(&self) -> Vec<String> {
+    /// The line of `/proc/net/udp` of the near socket of this port, word by word.
+    fn socket(&self, port: u16) -> Vec<String> {
         let read = || std::fs::read_to_string("/proc/thread-self/net/udp").unwrap();
         let text = self.network.near.run(read).unwrap();
-        let port = format!(":{PORT:04X}");
+        let port = format!(":{port:04X}");
         let mut lines = text.lines().map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
         // By its own address: whoever sends to it has that one, too.
         let words = lines.find(|words| words[1].ends_with(&port)).unwrap();
@@ -74,13 +74,17 @@ impl Bench {
 
     /// Packets that the kernel has refused for want of room in its queue.
     fn refused(&self) -> u64 {
-        self.socket().last().unwrap().parse().unwrap()
+        self.refused_at(PORT)
+    }
+
+    fn refused_at(&self, port: u16) -> u64 {
+        self.socket(port).last().unwrap().parse().unwrap()
     }
 
     /// What its queue is charged for those that it holds, in bytes.
     fn queued(&self) -> u64 {
         // tx_queue:rx_queue, in hexadecimal.
-        let socket = self.socket();
+        let socket = self.socket(PORT);
         u64::from_str_radix(socket[4].split_once(':').unwrap().1, 16).unwrap()
     }
 
@@ -182,6 +186,33 @@ fn what_is_refused_on_the_loopback_wakes_nothing() {
     });
     bench.send();
     wait_until("one from elsewhere wakes it", || !bench.alarm.is_asleep());
+}
+
+/// What this host sends to a group comes to its members by the interface that it was sent by.
+#[test]
+fn what_a_host_sends_to_its_own_groups_wakes_nothing_when_it_is_refused() {
+    let group = (Ipv4Addr::new(239, 1, 1, 1), PORT + 1);
+    let bench = Bench::new(AttachMode::Native);
+    let made = bench.network.near.run(|| {
+        let member = UdpSocket::bind(group).unwrap();
+        member.join_multicast_v4(&group.0, &NEAR_IP4.parse().unwrap()).unwrap();
+        (member, UdpSocket::bind((NEAR_IP4, 0)).unwrap())
+    });
+    let (_member, to_itself) = made.unwrap();
+    // Others on this host may have some refused meanwhile.
+    wait_until("it stays asleep", || {
+        bench.alarm.rest(AT_ONCE);
+        let before = bench.refused_at(group.1);
+        wait_until("the kernel refuses some", || {
+            (0..1000).for_each(|_| drop(to_itself.send_to(b"fourteen bytes", group)));
+            bench.refused_at(group.1) > before
+        });
+        bench.alarm.is_asleep()
+    });
+    wait_until("one from elsewhere wakes it", || {
+        bench.send();
+        !bench.alarm.is_asleep()
+    });
 }
 
 #[test]
