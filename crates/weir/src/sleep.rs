@@ -1,6 +1,7 @@
 //! The gates sleep while nothing is wrong. What wakes them is the kernel half's affair (`bpf/alarm.h`); this puts them
 //! to sleep again, and tells of both.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -41,14 +42,48 @@ pub struct Sleep {
     /// Whether they may sleep at all.
     allowed: bool,
     tcp: Option<TcpStats>,
-    told: Option<Instant>,
-    told_times: u64,
+    told: Told,
+}
+
+/// What was last told of waking.
+#[derive(Default)]
+struct Told {
+    at: Option<Instant>,
+    /// How often each cause had woken the gates by then.
+    times: BTreeMap<Cause, u64>,
+}
+
+impl Told {
+    /// What there is to say, if it is time.
+    fn news(&mut self, woken: impl Iterator<Item = (Cause, u64)>, now: Instant) -> Option<String> {
+        if self.at.is_some_and(|at| now.duration_since(at) < TOLD_EVERY) {
+            return None;
+        }
+        let (mut more, mut causes) = (0, Vec::new());
+        for (cause, times) in woken {
+            // At its limit a router tries it each second.
+            let times = if cause == Cause::CpuShare { times.min(1) } else { times };
+            let before = self.times.insert(cause, times).unwrap_or_default();
+            if times > before {
+                more += times - before;
+                causes.push(cause.description());
+            }
+        }
+        let causes = causes.join("; ");
+        let news = match more {
+            0 => return None,
+            1 => format!("the gate has woken: {causes}"),
+            _ => format!("the gate has woken {more} times: {causes}"),
+        };
+        self.at = Some(now);
+        Some(news)
+    }
 }
 
 impl Sleep {
     /// Of gates that are awake; `allowed`: whether they may sleep.
     pub fn new(alarm: Alarm, allowed: bool) -> Self {
-        Self { alarm, allowed, tcp: None, told: None, told_times: 0 }
+        Self { alarm, allowed, tcp: None, told: Told::default() }
     }
 
     /// Puts them to sleep, if it is time and TCP's counts are as they were. What there is to say of it.
@@ -56,23 +91,7 @@ impl Sleep {
         self.compare(tcp);
         self.alarm.keep_awake(!(self.allowed && allowed));
         self.alarm.rest(REST);
-        let (mut times, mut last) = (0, None);
-        for (cause, woken) in self.alarm.woken().filter(|(_, woken)| *woken > 0) {
-            // At its limit a router tries it each second.
-            let told = if cause == Cause::CpuShare { 1 } else { woken };
-            (times, last) = (times + told, Some(cause));
-        }
-        let more = times - self.told_times;
-        let last =
-            last.filter(|_| more > 0 && self.told.is_none_or(|at| at.elapsed() >= TOLD_EVERY));
-        let news = last.map(|cause| match more {
-            1 => format!("the gate has woken: {}", cause.description()),
-            _ => format!("the gate has woken {more} times: {}", cause.description()),
-        });
-        if news.is_some() {
-            (self.told, self.told_times) = (Some(Instant::now()), times);
-        }
-        news
+        self.told.news(self.alarm.woken(), Instant::now())
     }
 
     /// No tracepoint tells of a listener or a connection that has no room. The kernel counts them: has it, since the last
@@ -103,5 +122,29 @@ impl Sleep {
             woken: woken.collect(),
             alarm_map_id: self.alarm.map_id(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_woken_the_gate_since_is_told_and_nothing_else() {
+        use Cause::{CpuShare, CpuWait, UdpQueue};
+        let (mut told, begin) = (Told::default(), Instant::now());
+        let mut news = |secs, woken: &[(Cause, u64)]| {
+            told.news(woken.iter().copied(), begin + Duration::from_secs(secs))
+        };
+        assert_eq!(news(0, &[(UdpQueue, 0), (CpuShare, 0)]), None);
+        let wait = format!("the gate has woken: {}", CpuWait.description());
+        assert_eq!(news(1, &[(UdpQueue, 0), (CpuWait, 1)]), Some(wait));
+        assert_eq!(news(59, &[(UdpQueue, 2), (CpuWait, 1)]), None);
+        let udp = format!("the gate has woken 3 times: {}", UdpQueue.description());
+        assert_eq!(news(61, &[(UdpQueue, 3), (CpuWait, 1)]), Some(udp));
+        let both = [UdpQueue, CpuShare].map(Cause::description).join("; ");
+        let both = format!("the gate has woken 2 times: {both}");
+        assert_eq!(news(200, &[(UdpQueue, 4), (CpuShare, 9), (CpuWait, 1)]), Some(both));
+        assert_eq!(news(300, &[(UdpQueue, 4), (CpuShare, 10), (CpuWait, 1)]), None);
     }
 }
