@@ -20,6 +20,12 @@ pub fn raw(text: &[u8]) -> Result<()> {
     or_gone(io::stdout().lock().write_all(text)).map(|_| ())
 }
 
+/// That, at once; whether somebody still reads.
+pub fn reaches(text: &str) -> Result<bool> {
+    let mut stdout = io::stdout().lock();
+    or_gone(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+}
+
 /// Each line made safe for a terminal.
 pub fn safe(text: &[u8]) -> String {
     let lines: Vec<String> = text.split(|byte| *byte == b'\n').map(printable).collect();

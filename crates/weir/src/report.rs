@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use serde::Serialize;
 use serde_json::{Value, json};
 use weir_bpf::gate::Policy;
+use weir_bpf::printable::printable;
 use weir_bpf::verdict::{Reason, Verdict};
 
 use crate::cli::RunArgs;
@@ -101,7 +102,7 @@ fn text(time: &str, tick: &Tick) -> String {
     format!(
         "{time}Z {}  seen {:.0}/s  passed {:.0}/s{lazy}  {discarded}  ring drops {:.0}/s  interface drops \
          {:.0}/s  UDP late drops {:.0}/s{unsent}",
-        tick.interface,
+        printable(tick.interface.as_bytes()),
         rates.seen_pps.0,
         rates.passed_pps.0,
         rates.ring_drop_pps.0,

@@ -57,9 +57,9 @@ pub fn run(args: &TraceArgs) -> Result<()> {
     let ended = session.watch(&signals, &mut printer).and_then(|()| session.read().map(drop));
     // What is under way is told as far as it has come.
     paths.borrow_mut().give_up();
-    session.tell(&mut printer);
-    printer.summary(&session.times, session.trace.missed());
-    ended
+    let told = session.tell(&mut printer);
+    let summed_up = printer.summary(&session.times, session.trace.missed());
+    ended.and(told.map(drop)).and(summed_up)
 }
 
 /// A trace that runs.
@@ -80,7 +80,9 @@ impl Session<'_> {
         let mut stopped = false;
         loop {
             let read = self.read()?;
-            self.tell(printer);
+            if !self.tell(printer)? {
+                return Ok(());
+            }
             let now = Instant::now();
             let under_way = self.paths.borrow().under_way();
             if self.times.packets() >= wanted || (stopped && under_way == 0) {
@@ -116,12 +118,14 @@ impl Session<'_> {
         self.reader.read(BATCH).map_err(|it| Error::system("read the ring of events", it))
     }
 
-    /// Prints and counts the packets that are over.
-    fn tell(&mut self, printer: &mut Printer) {
+    /// Prints and counts the packets that are over; whether somebody still reads.
+    fn tell(&mut self, printer: &mut Printer) -> Result<bool> {
+        let mut reads = true;
         for path in self.paths.borrow_mut().over(monotonic_now()) {
-            printer.packet(&path);
+            reads = reads && printer.packet(&path)?;
             self.times.count(&path);
         }
+        Ok(reads)
     }
 
     fn check_interface(&self) -> Result<()> {

@@ -15,6 +15,7 @@ use super::args::TraceArgs;
 use super::path::{Path, Times};
 use crate::clock;
 use crate::console::event_line;
+use crate::error::Result;
 use crate::out;
 use crate::packet::Packet;
 
@@ -93,41 +94,45 @@ impl<'a> Printer<'a> {
         }
     }
 
-    /// A packet's way.
-    pub fn packet(&mut self, path: &Path) {
+    /// A packet's way; whether somebody still reads.
+    pub fn packet(&mut self, path: &Path) -> Result<bool> {
         if self.args.summary {
-            return;
+            return Ok(true);
         }
-        let what = self.describe(&path.arrival.data);
+        let text = if self.args.json { self.packet_json(path) } else { self.packet_text(path) };
+        out::reaches(&text)
+    }
+
+    fn packet_json(&mut self, path: &Path) -> String {
+        let at = |at| since_arrival(path, at);
+        let before =
+            steps_before(path).map(|(step, then)| json!({"step": name(step).0, "at_us": at(then)}));
+        let mut steps: Vec<Value> = before.collect();
+        for event in events(path) {
+            steps.push(self.step_json(event, at(event.at)));
+        }
         let time = clock::precise_timestamp(path.arrival.time);
-        let begin = path.arrival.event.at;
-        let at = |at: Nanos| (at.0 as f64 - begin.0 as f64) / 1e3;
-        let received = [&path.arrival.event].into_iter().chain(&path.events);
-        if self.args.json {
-            let before = path.steps();
-            let before = before.iter().take_while(|(step, _)| *step < Step::Received);
-            let before =
-                before.map(|(step, then)| json!({"step": name(*step).0, "at_us": at(*then)}));
-            let mut steps: Vec<Value> = before.collect();
-            for event in received {
-                steps.push(self.step_json(event, at(event.at)));
-            }
-            let line = json!({"time": time, "packet": what, "wire_bytes": path.arrival.wire_len,
-                "steps": steps});
-            return out::line(event_line("packet", &line));
+        let packet = json!({"time": time, "packet": self.describe(&path.arrival.data),
+            "wire_bytes": path.arrival.wire_len, "steps": steps});
+        event_line("packet", &packet) + "\n"
+    }
+
+    fn packet_text(&mut self, path: &Path) -> String {
+        let at = |at| since_arrival(path, at);
+        let time = clock::precise_timestamp(path.arrival.time).unwrap_or_else(|| "-".into());
+        let what = self.describe(&path.arrival.data);
+        let mut text = format!("{time}  {what}, {} bytes\n", path.arrival.wire_len);
+        for (step, then) in steps_before(path) {
+            text += &format!("{:>12.1}        {}\n", at(then), name(step).1);
         }
-        let time = time.unwrap_or_else(|| "-".into());
-        out::line(format_args!("{time}  {what}, {} bytes", path.arrival.wire_len));
-        for (step, then) in path.steps().iter().take_while(|(step, _)| *step < Step::Received) {
-            out::line(format_args!("{:>12.1}        {}", at(*then), name(*step).1));
-        }
-        for event in received {
-            let text = self.step_text(event, path);
-            out::line(format_args!("{:>12.1} {:>5}  {text}", at(event.at), event.cpu.0));
+        for event in events(path) {
+            let step = self.step_text(event, path);
+            text += &format!("{:>12.1} {:>5}  {step}\n", at(event.at), event.cpu.0);
         }
         if !path.events.iter().any(|event| event.step.is_last()) {
-            out::line(format_args!("{:>12}        nothing more was seen of it", ""));
+            text += &format!("{:>12}        nothing more was seen of it\n", "");
         }
+        text
     }
 
     fn step_text(&mut self, event: &Event, path: &Path) -> String {
@@ -138,7 +143,9 @@ impl<'a> Printer<'a> {
             Step::Received => format!("{text} by {who}"),
             Step::Woken | Step::Read => format!("{text} {who}"),
             Step::Runs => format!("{who} {text}"),
-            Step::Egress | Step::Sent => format!("{text} {}", self.interface(event)),
+            Step::Egress | Step::Sent => {
+                format!("{text} {}", printable(self.interface(event).as_bytes()))
+            }
             Step::Dropped => {
                 let kernel = self.kernel.get_or_insert_with(Kernel::read);
                 let place = kernel.function(event.place).map(|it| format!(", in {it}()"));
@@ -181,48 +188,76 @@ impl<'a> Printer<'a> {
     }
 
     /// What they add up to; and what was not followed, and lost.
-    pub fn summary(&self, times: &Times, (skipped, lost): (u64, u64)) {
+    pub fn summary(&self, times: &Times, (skipped, lost): (u64, u64)) -> Result<()> {
         if self.args.json {
-            let rows = times.rows().map(|row| {
-                json!({"from": name(row.from).0, "to": name(row.to).0, "packets": row.packets,
-                    "p50_us": row.p50_us, "p99_us": row.p99_us, "max_us": row.max_us})
-            });
-            let ends = times.ends().map(|(step, packets)| {
-                json!({"step": step.map(|step| name(step).0), "packets": packets})
-            });
-            let what = json!({"packets": times.packets(), "skipped": skipped, "lost_events": lost,
-                "ends": ends.collect::<Value>(), "times": rows.collect::<Value>()});
-            return out::line(event_line("summary", &what));
+            return out::raw(summary_json(times, skipped, lost).as_bytes());
         }
-        let packets = times.packets();
-        if packets == 0 {
-            return out::say(format_args!("no packet came by that was to be followed"));
+        if times.packets() == 0 {
+            out::say(format_args!("no packet came by that was to be followed"));
+            return Ok(());
         }
-        out::line(format_args!("{packets} packets; microseconds from step to step"));
-        out::line(format_args!(
-            "{:>10} {:>10} {:>10} {:>10}  STEPS",
-            "PACKETS", "P50", "P99", "MAX"
-        ));
-        for row in times.rows() {
-            out::line(format_args!(
-                "{:>10} {:>10.1} {:>10.1} {:>10.1}  {} -> {}",
-                row.packets,
-                row.p50_us,
-                row.p99_us,
-                row.max_us,
-                name(row.from).0,
-                name(row.to).0
-            ));
-        }
-        for (step, packets) in times.ends() {
-            let end = step.map_or("not seen to the end", |step| name(step).0);
-            out::line(format_args!("{packets:>10}  {end}"));
-        }
+        out::raw(summary_text(times).as_bytes())?;
         if skipped > 0 {
             out::say(format_args!("{skipped} more packets were not followed (`--rate`)"));
         }
         if lost > 0 {
             out::say(format_args!("{lost} events were lost: read too late; use a lower `--rate`"));
         }
+        Ok(())
     }
+}
+
+/// The steps of its poll before it was received.
+fn steps_before(path: &Path) -> impl Iterator<Item = (Step, Nanos)> {
+    path.steps().into_iter().take_while(|(step, _)| *step < Step::Received)
+}
+
+/// What happened to it, from when it was received.
+fn events(path: &Path) -> impl Iterator<Item = &Event> {
+    [&path.arrival.event].into_iter().chain(&path.events)
+}
+
+/// In microseconds.
+fn since_arrival(path: &Path, at: Nanos) -> f64 {
+    (at.0 as f64 - path.arrival.event.at.0 as f64) / 1e3
+}
+
+fn summary_json(times: &Times, skipped: u64, lost: u64) -> String {
+    let rows = times.rows().map(|row| {
+        json!({"from": name(row.from).0, "to": name(row.to).0, "packets": row.packets,
+            "p50_us": row.p50_us, "p99_us": row.p99_us, "max_us": row.max_us})
+    });
+    let ends = times
+        .ends()
+        .map(|(step, packets)| json!({"step": step.map(|step| name(step).0), "packets": packets}));
+    let what = json!({"packets": times.packets(), "skipped": skipped, "lost_events": lost,
+        "ends": ends.collect::<Value>(), "times": rows.collect::<Value>()});
+    event_line("summary", &what) + "\n"
+}
+
+fn summary_text(times: &Times) -> String {
+    let mut text = format!(
+        "{} packets; microseconds from step to step\n{:>10} {:>10} {:>10} {:>10}  STEPS\n",
+        times.packets(),
+        "PACKETS",
+        "P50",
+        "P99",
+        "MAX"
+    );
+    for row in times.rows() {
+        text += &format!(
+            "{:>10} {:>10.1} {:>10.1} {:>10.1}  {} -> {}\n",
+            row.packets,
+            row.p50_us,
+            row.p99_us,
+            row.max_us,
+            name(row.from).0,
+            name(row.to).0
+        );
+    }
+    for (step, packets) in times.ends() {
+        let end = step.map_or("not seen to the end", |step| name(step).0);
+        text += &format!("{packets:>10}  {end}\n");
+    }
+    text
 }

@@ -87,6 +87,27 @@ fn wait_until_asleep(tid: i32) {
 }
 
 #[test]
+fn a_trace_that_nobody_reads_ends() {
+    let network = Network::new();
+    for arguments in [&["udp"][..], &["--json", "udp"]] {
+        let Tracing { mut child, mut out, .. } = Tracing::start(&network, arguments);
+        let sender = network.far_socket(&format!("{FAR_IP}:0"));
+        let send = || sender.send_to(b"packet", format!("{NEAR_IP}:5000")).unwrap();
+        send();
+        // As `head -1`.
+        out.read_line(&mut String::new()).unwrap();
+        drop(out);
+        let mut ended = None;
+        wait_until("it ends", || {
+            send();
+            ended = child.try_wait().unwrap();
+            ended.is_some()
+        });
+        assert!(ended.unwrap().success());
+    }
+}
+
+#[test]
 fn a_datagram_is_followed_to_the_thread_that_reads_it() {
     let network = Network::new();
     for (near, far) in [(NEAR_IP, FAR_IP), (NEAR_IP6, FAR_IP6)] {
