@@ -21,6 +21,15 @@ pub fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Whether it can be read again. An empty answer from a pipe would be taken for an empty file, and a full one may never
+/// end.
+///
+/// # Errors
+/// As `stat(2)`.
+pub fn is_regular(path: &Path) -> io::Result<bool> {
+    Ok(fs::metadata(path)?.is_file())
+}
+
 /// Makes a file that is not there yet, whole or not at all.
 pub fn create(path: &Path, mode: u32, contents: &[u8]) -> io::Result<()> {
     New::create(path, mode)?.fill(contents)

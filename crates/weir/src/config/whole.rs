@@ -1,6 +1,5 @@
 //! The configuration as a whole: the command line's settings, the file's, and what weir does by itself.
 
-use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -19,6 +18,7 @@ use super::shares::EffectiveShares;
 use super::wanted::Settings;
 use crate::choice::Attach;
 use crate::error::Error;
+use crate::named_file::is_regular;
 
 /// Everything that was said, valid as a whole.
 #[derive(Clone, Debug)]
@@ -52,9 +52,8 @@ impl Config {
     /// As [`Config::load`]; also if the file is gone, or is nothing that can be read twice.
     pub fn again(&self) -> Result<Self, ConfigError> {
         let path = self.named.as_deref().unwrap_or(Path::new(DEFAULT_FILE));
-        let file = match (fs::metadata(path), self.named.is_some() || self.file.is_some()) {
-            // An empty answer from a pipe would be taken for an empty file, and a full one may never end.
-            (Ok(found), _) if !found.is_file() => return Err(ConfigError::NotAgain(path.into())),
+        let file = match (is_regular(path), self.named.is_some() || self.file.is_some()) {
+            (Ok(false), _) => return Err(ConfigError::NotAgain(path.into())),
             (Err(error), true) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(ConfigError::Gone(path.into()));
             }

@@ -1,5 +1,7 @@
 //! What decides, and what a change means while weir runs.
 
+use std::fs;
+
 use clap::Parser;
 use weir_bpf::gate::Policy;
 use weir_bpf::units::{IfIndex, Nice};
