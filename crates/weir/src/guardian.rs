@@ -29,6 +29,7 @@ use crate::error::{Error, Result};
 use crate::governor::Beat;
 use crate::host::Host;
 use crate::key::Key;
+use crate::lazy;
 use crate::lock::{Attempt, Lock, Purpose};
 use crate::restore;
 use crate::statefile::State;
@@ -143,6 +144,7 @@ pub fn run(parent: i32, keys: &[Key]) -> Result<()> {
             failures.push(error.to_string());
         }
     }
+    failures.extend(lazy::remove_left(&host.dir).err().map(|error| error.to_string()));
     if failures.is_empty() { Ok(()) } else { Err(Error::NotRestored(failures)) }
 }
 
@@ -218,8 +220,12 @@ fn wait_for_end(daemon: &OwnedFd, beatless: impl Fn()) -> Result<()> {
 /// While nobody governs: what cannot be set now is put back with the rest.
 fn leave_to_themselves(host: &Host, keys: &[Key]) {
     for state in keys.iter().filter_map(|key| State::read(&host.dir, key).ok().flatten()) {
+        // Two interfaces may have changed names meanwhile.
+        let name = restore::present_name(host, &state).ok().flatten();
         for knob in &state.knobs {
-            let _ = knob.leave_to_itself(host, &state.interface);
+            if name.is_some() || knob.is_of_a_thread() {
+                let _ = knob.leave_to_itself(host, name.as_deref().unwrap_or_default());
+            }
         }
     }
 }

@@ -347,7 +347,7 @@ pub fn ended(thread: &Task) -> Error {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use weir_bpf::sys::ethtool;
     use weir_bpf::sys::link::Links;
     use weir_bpf::sys::netns::NetNs;
@@ -357,7 +357,7 @@ mod tests {
     const NAME: &str = "wt-knob";
 
     /// In a network namespace of its own, with an interface that is polled by a thread.
-    fn with_thread(test: impl FnOnce(&Host, &Task, Pid) + Send) {
+    pub fn with_thread(test: impl FnOnce(&Host, &Task, Pid) + Send) {
         let tested = NetNs::create().unwrap().run(|| {
             let host = Host::open().unwrap();
             let links = Links::open().unwrap();

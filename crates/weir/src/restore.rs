@@ -27,15 +27,11 @@ pub struct Restored {
 /// # Errors
 /// If the record cannot be read or a knob cannot be put back; the record then stays.
 pub fn leftovers(host: &Host, key: &Key, _lock: &Lock) -> Result<Option<Restored>> {
-    lazy::remove_left(&host.dir)?;
     let restored = match State::read(&host.dir, key)? {
         // A daemon killed before it turned anything, or after it had put everything back.
         None => None,
         Some(state) => {
-            let knobs = match present_name(host, &state)? {
-                Some(name) => put_back(host, &state, &name)?,
-                None => Returns::default(),
-            };
+            let knobs = put_back(host, &state)?;
             Some(Restored { interface: state.interface, owner: state.owner, knobs })
         }
     };
@@ -47,7 +43,7 @@ pub fn leftovers(host: &Host, key: &Key, _lock: &Lock) -> Result<Option<Restored
 /// What the interface that the record is about is called now. Nothing is left to put back after a reboot, or when the
 /// interface is gone or its network namespace; with a record that does not tell its namespace from a later one, another
 /// name is another interface.
-fn present_name(host: &Host, state: &State) -> Result<Option<String>> {
+pub fn present_name(host: &Host, state: &State) -> Result<Option<String>> {
     if !state.is_of_this_namespace()? {
         return Ok(None);
     }
@@ -56,11 +52,16 @@ fn present_name(host: &Host, state: &State) -> Result<Option<String>> {
 }
 
 /// In the reverse of the order in which they were turned: threads before threading.
-fn put_back(host: &Host, state: &State, interface: &str) -> Result<Returns> {
+fn put_back(host: &Host, state: &State) -> Result<Returns> {
+    let (name, of_this_boot) = (present_name(host, state)?, state.is_of_this_boot()?);
     let mut returns = Returns::default();
     for knob in state.knobs.iter().rev() {
-        returns.note(knob, knob.turn_back(host, interface));
+        // What its threads have goes back wherever the interface has been moved to.
+        if name.is_some() || (of_this_boot && knob.is_of_a_thread()) {
+            returns.note(knob, knob.turn_back(host, name.as_deref().unwrap_or_default()));
+        }
     }
+    let interface = name.as_ref().unwrap_or(&state.interface);
     let failures = &returns.failures;
     if failures.is_empty() {
         return Ok(returns);
@@ -88,6 +89,7 @@ pub fn reset(host: &Host, interfaces: &[String]) -> Result<Reset> {
             Err(error) => reset.errors.push(error),
         }
     }
+    reset.errors.extend(lazy::remove_left(&host.dir).err());
     Ok(reset)
 }
 
@@ -132,5 +134,34 @@ impl std::fmt::Display for Restored {
         }
         write!(f, " (left by weir, pid {})", self.owner.pid)?;
         self.knobs.left.iter().try_for_each(|left| write!(f, "; {left}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weir_bpf::sys::sched::{self, SchedPolicy};
+    use weir_bpf::units::{IfIndex, Nice};
+
+    use super::*;
+    use crate::knob::Knob;
+    use crate::knob::tests::with_thread;
+
+    #[test]
+    fn what_a_thread_has_goes_back_though_its_interface_is_elsewhere() {
+        with_thread(|host, thread, pid| {
+            let elsewhere = host.key(IfIndex(9999));
+            let mut state = State::new(&elsewhere, "moved", Task::current().unwrap()).unwrap();
+            let (thread, old_policy) = (thread.clone(), SchedPolicy::Normal);
+            let (old, new) = (Nice(0), Nice(7));
+            let nice = Knob::Nice { thread, old, old_policy, new, governed: false };
+            state.knobs = vec![Knob::Threaded { old: "0".into(), new: "1".into() }, nice.clone()];
+            sched::set_nice(pid, new).unwrap();
+
+            let of_another_boot = State { boot_id: "another".into(), ..state.clone() };
+            assert!(put_back(host, &of_another_boot).unwrap().restored.is_empty());
+            assert_eq!(sched::nice(pid).unwrap(), new);
+            assert_eq!(put_back(host, &state).unwrap().restored, [nice.to_string()]);
+            assert_eq!(sched::nice(pid).unwrap(), old);
+        });
     }
 }

@@ -26,7 +26,7 @@ use crate::guardian::Guardian;
 use crate::host::Host;
 use crate::interface::{self, Kernel, Protected};
 use crate::key::Key;
-use crate::lazy::{LazyServer, Listener};
+use crate::lazy::{self, LazyServer, Listener};
 use crate::metrics;
 use crate::privilege;
 use crate::report::Report;
@@ -58,6 +58,9 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let mut console = Console::open();
     let mut refused = Refused { named: !args.interfaces.is_empty(), all: Vec::new() };
     let claims = claim_all(&host, &interfaces, &config, (&mut console, &mut refused))?;
+    if let Err(error) = lazy::remove_left(&host.dir) {
+        console.say(&error.to_string());
+    }
     let keys: Vec<Key> = claims.iter().map(|claim| claim.key(&host)).collect();
     if let (Some(address), _) = config.metrics() {
         // Without them the host is no less protected.

@@ -61,7 +61,15 @@ impl State {
     /// As [`State::new`].
     pub fn is_of_this_namespace(&self) -> Result<bool> {
         let present = netns::cookie()?;
-        Ok(self.boot_id == boot_id()? && self.netns_cookie.is_none_or(|own| own == present))
+        Ok(self.is_of_this_boot()? && self.netns_cookie.is_none_or(|own| own == present))
+    }
+
+    /// Whether it was written since the last boot.
+    ///
+    /// # Errors
+    /// As [`State::new`].
+    pub fn is_of_this_boot(&self) -> Result<bool> {
+        Ok(self.boot_id == boot_id()?)
     }
 
     /// The name of its files.
