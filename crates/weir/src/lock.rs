@@ -16,6 +16,9 @@ use crate::rundir::{RETRY_EVERY, RunDir, stays_locked};
 /// How long a restoration by a guardian or `weir reset` may keep others waiting.
 const RESTORATION_MAX: Duration = Duration::from_secs(5);
 
+/// How long the file of a new holder may show the signature of one that is gone.
+const SIGNING_MAX: Duration = Duration::from_millis(100);
+
 /// Why a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
@@ -58,7 +61,8 @@ impl Lock {
     /// Locks an interface. Waits for a restoration under way, not for a daemon.
     pub fn take(dir: &Rc<RunDir>, key: &Key, purpose: Purpose) -> Result<Attempt> {
         let name = key.lock_file();
-        let deadline = Instant::now() + RESTORATION_MAX;
+        let begun = Instant::now();
+        let is_over = |most| begun.elapsed() >= most;
         loop {
             let fd = dir.open_lock_file(&name)?;
             match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
@@ -70,10 +74,15 @@ impl Lock {
                 Ok(()) => {}
                 Err(Errno::WOULDBLOCK) => match holder(fd) {
                     Some((pid, Purpose::Protect)) => {
-                        return Ok(Attempt::Protected { pid: holder_of(dir, key, pid) });
+                        let pid = holder_of(dir, key, pid);
+                        // Not seen from here; or killed, and its successor has not signed yet.
+                        if pid.is_some() || is_over(SIGNING_MAX) {
+                            return Ok(Attempt::Protected { pid });
+                        }
+                        std::thread::sleep(RETRY_EVERY);
                     }
                     // A restoration, or somebody who has not signed yet.
-                    _ if Instant::now() < deadline => std::thread::sleep(RETRY_EVERY),
+                    _ if !is_over(RESTORATION_MAX) => std::thread::sleep(RETRY_EVERY),
                     _ => return Err(stays_locked(&dir.path_of(&name))),
                 },
                 Err(errno) => {
@@ -220,6 +229,25 @@ mod tests {
             let me = i32::try_from(std::process::id()).unwrap();
             assert_eq!(holder(fd), Some((me, Purpose::Restore)), "{left}");
         }
+    }
+
+    #[test]
+    fn a_signature_of_one_that_is_gone_is_not_believed_at_once() {
+        let scratch = TempDir::new().unwrap();
+        let dir = Rc::new(RunDir::create(scratch.path()).unwrap());
+        let key = Key { netns: 1, ifindex: IfIndex(2) };
+        fs::write(scratch.path().join(key.lock_file()), "4194304 protect\n").unwrap();
+        let fd = dir.open_lock_file(&key.lock_file()).unwrap();
+        rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let take = || Lock::take(&dir, &key, Purpose::Protect).unwrap();
+        assert!(matches!(take(), Attempt::Protected { pid: None }));
+
+        let restores = std::thread::spawn(|| {
+            std::thread::sleep(SIGNING_MAX / 4);
+            drop(fd);
+        });
+        assert!(matches!(take(), Attempt::Held(_)));
+        restores.join().unwrap();
     }
 
     #[test]
