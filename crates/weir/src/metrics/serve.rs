@@ -21,6 +21,8 @@ use crate::status::InterfaceStatus;
 
 /// How long a client may take to take the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long it rests where the kernel refuses it a connection, which would wait to be accepted all the time.
+const REST: Duration = Duration::from_millis(100);
 /// Clients at once. Any user may connect: of more, the first one goes.
 const CLIENTS_MAX: usize = 64;
 /// Of a request. Prometheus sends 300 bytes.
@@ -36,7 +38,7 @@ pub fn serve(address: SocketAddr) -> Result<SocketAddr> {
         let address = listener.local_addr()?;
         listener.set_nonblocking(true)?;
         thread::Builder::new()
-            .name("metrics".into())
+            .name("weir-metrics".into())
             .spawn(move || answer_all(&listener, netns))?;
         Ok(address)
     };
@@ -54,18 +56,25 @@ fn answer_all(listener: &TcpListener, netns: u64) {
         let streams = clients.iter().map(|client| (client.stream.as_fd(), client.waits_for()));
         let fds = streams.chain([(listener.as_fd(), PollFlags::IN)]);
         let most = clients.iter().any(|client| client.answer.is_some()).then_some(PATIENCE);
-        let ready = ready::wait_for(fds, most).unwrap_or_default();
+        let ready = ready::wait_for(fds, most);
+        let mut refused = ready.is_err();
+        let ready = ready.unwrap_or_default();
         let mut each = ready.into_iter();
         clients.retain_mut(|client| match each.next() {
             Some(true) => client.is_to_go_on(netns),
             _ => !client.is_late(),
         });
-        if each.next() == Some(true)
-            && let Ok((stream, _)) = listener.accept()
-            && stream.set_nonblocking(true).is_ok()
-        {
-            clients.push(Client { stream, asked: Vec::new(), answer: None });
-            clients.drain(..clients.len().saturating_sub(CLIENTS_MAX));
+        if each.next() == Some(true) {
+            match listener.accept() {
+                Ok((stream, _)) if stream.set_nonblocking(true).is_ok() => {
+                    clients.push(Client { stream, asked: Vec::new(), answer: None });
+                    clients.drain(..clients.len().saturating_sub(CLIENTS_MAX));
+                }
+                accepted => refused |= accepted.is_err(),
+            }
+        }
+        if refused {
+            thread::sleep(REST);
         }
     }
 }
