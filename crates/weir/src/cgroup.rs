@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Moves this process into the root group of each hierarchy by which a group can be ended or frozen, as far as
 /// that is to be seen and may be written. In a container it is the container's: there, it stays where it is.
@@ -26,12 +26,38 @@ pub fn memberships(cgroup: &[u8]) -> impl Iterator<Item = [&[u8]; 3]> {
     })
 }
 
-/// Of a line of `/proc/PID/mountinfo`: what is mounted of a file system, where, the file system's type and its options.
-pub fn mount(line: &[u8]) -> Option<[&[u8]; 4]> {
-    let mut fields = line.split(|byte| *byte == b' ');
-    let (root, at) = (fields.nth(3)?, fields.next()?);
-    let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
-    Some([root, at, fields.next()?, fields.nth(1)?])
+/// What a line of `/proc/PID/mountinfo` tells.
+pub struct Mounted<'a> {
+    /// What is mounted of a file system.
+    pub root: PathBuf,
+    /// Where.
+    pub at: PathBuf,
+    /// The file system's type.
+    pub kind: &'a [u8],
+    /// Its options.
+    pub options: &'a [u8],
+}
+
+impl<'a> Mounted<'a> {
+    /// From the line.
+    pub fn parse(line: &'a [u8]) -> Option<Self> {
+        let mut fields = line.split(|byte| *byte == b' ');
+        let (root, at) = (unescaped(fields.nth(3)?), unescaped(fields.next()?));
+        let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
+        Some(Self { root, at, kind: fields.next()?, options: fields.nth(1)? })
+    }
+}
+
+/// A path in which the kernel writes a space as `\040`, and a tab, a line feed and `\` likewise (`mangle()`).
+fn unescaped(field: &[u8]) -> PathBuf {
+    let (mut path, mut rest) = (Vec::new(), field);
+    while let Some((first, after)) = rest.split_first() {
+        let digits = after.get(..3).filter(|_| *first == b'\\');
+        let escaped = digits.and_then(|it| u8::from_str_radix(str::from_utf8(it).ok()?, 8).ok());
+        path.push(escaped.unwrap_or(*first));
+        rest = if escaped.is_some() { &after[3..] } else { after };
+    }
+    OsString::from_vec(path).into()
 }
 
 /// Whether a list of controllers or options, with commas between, has this one.
@@ -41,13 +67,13 @@ pub fn has(list: &[u8], wanted: &[u8]) -> bool {
 
 /// Where a line of `/proc/PID/mountinfo` shows the root of a hierarchy by which a group can be ended or frozen.
 fn root(line: &[u8]) -> Option<PathBuf> {
-    let [root, at, kind, options] = mount(line)?;
+    let Mounted { root, at, kind, options } = Mounted::parse(line)?;
     let ends_or_freezes = match kind {
         b"cgroup2" => true,
         b"cgroup" => has(options, b"freezer") || has(options, b"name=systemd"),
         _ => false,
     };
-    (ends_or_freezes && root == b"/").then(|| OsString::from_vec(at.to_vec()).into())
+    (ends_or_freezes && root == Path::new("/")).then_some(at)
 }
 
 #[cfg(test)]
@@ -63,6 +89,7 @@ mod tests {
                 "33 23 0:29 / /a/systemd rw - cgroup cgroup rw,xattr,name=systemd",
                 Some("/a/systemd"),
             ),
+            (r"33 23 0:29 / /a\040b\134040/c rw - cgroup2 cgroup2 rw", Some(r"/a b\040/c")),
             ("34 23 0:30 / /a/cpu rw - cgroup cgroup rw,cpu", None),
             ("35 23 0:27 /../.. /sys/fs/cgroup rw - cgroup2 cgroup2 rw", None),
             ("36 23 0:27 /docker/x /sys/fs/cgroup rw - cgroup2 cgroup2 rw", None),

@@ -322,9 +322,15 @@ impl Protected {
         let before = counted?;
         self.follow_need();
         self.follow_rest(sleep.asleep);
+        let (attached, looked) = match self.gate.is_attached() {
+            Ok(attached) => (attached, Ok(())),
+            Err(_) if self.is_gone() => (false, Ok(())),
+            Err(error) => (true, Err(error)),
+        };
+        let done = threads.and(pruned.map_err(Error::from)).and(recorded).and(published);
         Ok(Tick {
-            attached: self.gate.is_attached()?,
-            trouble: threads.and(pruned.map_err(Error::from)).and(recorded).and(published).err(),
+            attached,
+            trouble: done.and(looked.map_err(Error::from)).err(),
             interface: self.interface(),
             rates: self.rates,
             top_discard: self.last.gate.since(&before).top_discard(),

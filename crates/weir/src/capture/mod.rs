@@ -216,7 +216,8 @@ impl Session<'_> {
             }
             // A line that is due comes before the end.
             if now >= next_line {
-                next_line += LINE;
+                // After a stop, lines are not made up for.
+                next_line = (next_line + LINE).max(now);
                 self.check_interface()?;
                 printer.line(&self.tap.counts()?);
             }

@@ -17,7 +17,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::cgroup::{has, memberships, mount};
+use crate::cgroup::{Mounted, has, memberships};
 
 /// A weight may change without anybody being moved, so it is read again when it is so old.
 const KEPT: Duration = Duration::from_secs(5);
@@ -87,13 +87,13 @@ struct Mount {
 impl Mount {
     /// From a line of `/proc/PID/mountinfo`.
     fn parse(line: &[u8]) -> Option<Self> {
-        let [root, at, kind, options] = mount(line)?;
+        let Mounted { root, at, kind, options } = Mounted::parse(line)?;
         let version = match kind {
             b"cgroup2" => Version::Two,
             b"cgroup" if has(options, b"cpu") => Version::One,
             _ => return None,
         };
-        Some(Self { version, root: owned(root), at: owned(at) })
+        Some(Self { version, root, at })
     }
 }
 
