@@ -183,7 +183,7 @@ static __always_inline __u32 account_budget(struct weir_destination *entry,
 {
 	struct weir_channel_key key = {};
 
-	if (!has_channel(entry->kind)) {
+	if (!is_addressed(entry->kind)) {
 		entry->account = entry->kind;
 	} else if (!account_is_of(entry)) {
 		destination_key(entry, &key);
@@ -209,7 +209,7 @@ __noinline int destination_conclude(struct weir_destination *entry,
 	entry->reason = decide(prospects);
 	entry->moment = poll->moment;
 	entry->left = prospects->good_for;
-	if (is_share_reason(entry->reason))
+	if (is_share(entry->reason))
 		entry->left = WEIR_REMEMBERED;
 	else if (entry->left > prospects->budget)
 		entry->left = prospects->budget;

@@ -39,12 +39,12 @@ MAP(channels, BPF_MAP_TYPE_PERCPU_HASH, 0, WEIR_CHANNELS,
 MAP_OF_ONE(get_overflow_channel, overflow_channel, BPF_MAP_TYPE_PERCPU_ARRAY, 0,
 	   struct weir_channel);
 
-static __always_inline bool has_channel(__u8 kind)
+static __always_inline bool is_addressed(__u8 kind)
 {
-	return kind == WEIR_KIND_UDP || kind == WEIR_KIND_MULTICAST ||
-	       kind == WEIR_KIND_TCP || kind == WEIR_KIND_TCP_REQUEST ||
-	       kind == WEIR_KIND_TCP_STRAY || kind == WEIR_KIND_TCP_PEER ||
-	       kind == WEIR_KIND_FORWARD;
+#define IS_ADDRESSED(name, bound, addressed, text, description) \
+	|| (addressed && kind == WEIR_KIND_##name)
+	return false WEIR_KINDS(IS_ADDRESSED);
+#undef IS_ADDRESSED
 }
 
 static __always_inline struct weir_channel *
@@ -66,7 +66,7 @@ static __always_inline void channel_add(const struct weir_channel_key *key,
 	struct weir_channel *channel;
 	int i;
 
-	if (!has_channel(key->kind))
+	if (!is_addressed(key->kind))
 		return;
 	channel = channel_of(key);
 	if (!channel)

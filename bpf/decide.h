@@ -32,12 +32,20 @@ static const volatile __u8 kind_of[WEIR_REASON_COUNT] = {
 #undef KIND_OF_REASON
 
 /* The reasons of shares are the last in the list. */
-_Static_assert(WEIR_REASON_MALFORMED_SHARE + 1 == WEIR_REASON_COUNT,
-	       "is_share_reason() takes the last reasons for those of shares");
+#define ONE_LESS(name, verdict, kind, text, description) -1
+enum { FIRST_SHARE_REASON = WEIR_REASON_COUNT WEIR_SHARE_REASONS(ONE_LESS) };
+#undef ONE_LESS
 
-static __always_inline bool is_share_reason(__u32 reason)
+#define IS_AMONG_THE_LAST(name, verdict, kind, text, description)     \
+	_Static_assert(WEIR_REASON_##name >= FIRST_SHARE_REASON,      \
+		       "is_share() takes the last reasons for those " \
+		       "of shares");
+WEIR_SHARE_REASONS(IS_AMONG_THE_LAST)
+#undef IS_AMONG_THE_LAST
+
+static __always_inline bool is_share(__u32 reason)
 {
-	return reason >= WEIR_REASON_UDP_SHARE;
+	return reason >= FIRST_SHARE_REASON;
 }
 
 /* Has clang forget what it knows of a value: the verifier may not know it. */

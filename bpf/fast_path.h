@@ -107,11 +107,11 @@ static __always_inline void count_channel(struct weir_destination *entry,
 					  __u32 reason)
 {
 	if (verdict_of_reason(reason) == WEIR_VERDICT_DISCARD) {
-		if (has_receiver(entry) || is_share_reason(reason)) {
+		if (has_receiver(entry) || is_share(reason)) {
 			poll->discarded += seen.packets;
 			poll->full_id = channel_id(entry);
 		}
-		if (is_share_reason(reason)) {
+		if (is_share(reason)) {
 			counter_add(&entry->seen[WEIR_SEEN_SHED], seen);
 		} else {
 			counter_add(&entry->seen[WEIR_SEEN_FULL], seen);

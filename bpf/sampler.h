@@ -5,7 +5,7 @@
  * packets between two is drawn at random, or senders that take turns could
  * hide. Its mean follows the rate of the period before, and not when single
  * packets come, which depends on who sends them: a few discards are all
- * sampled, and of a flood some SAMPLES_WANTED in a period.
+ * sampled, and of a flood some WEIR_SAMPLES_WANTED in a period.
  */
 #ifndef WEIR_SAMPLER_H
 #define WEIR_SAMPLER_H
@@ -15,8 +15,8 @@
 #include <bpf/bpf_helpers.h>
 #include <stdbool.h>
 
-#define SAMPLE_PERIOD_NS 10000000ULL
-#define SAMPLES_WANTED 20
+#define WEIR_SAMPLE_PERIOD_NS 10000000ULL
+#define WEIR_SAMPLES_WANTED 20
 
 /* From 1 up, the gap in the mean. */
 static __always_inline __u32 sampler_draw(const struct weir_sampler *sampler)
@@ -31,12 +31,12 @@ static __always_inline void sampler_period(struct weir_sampler *sampler,
 {
 	__u64 since = now - sampler->period_ns;
 
-	if (since < SAMPLE_PERIOD_NS)
+	if (since < WEIR_SAMPLE_PERIOD_NS)
 		return;
 	/* What was counted before a pause is of another time. */
-	if (since >= 2 * SAMPLE_PERIOD_NS)
+	if (since >= 2 * WEIR_SAMPLE_PERIOD_NS)
 		sampler->packets = sampler->seen = 0;
-	sampler->gap = sampler->seen / SAMPLES_WANTED ?: 1;
+	sampler->gap = sampler->seen / WEIR_SAMPLES_WANTED ?: 1;
 	sampler->due = sampler->packets + sampler_draw(sampler);
 	sampler->period_ns = now;
 	sampler->seen = 0;
@@ -49,8 +49,8 @@ static __always_inline void sampler_next(struct weir_sampler *sampler)
 {
 	sampler->number++;
 	sampler->packets = 0;
-	if (++sampler->taken >= 2 * SAMPLES_WANTED) {
-		sampler->taken = SAMPLES_WANTED;
+	if (++sampler->taken >= 2 * WEIR_SAMPLES_WANTED) {
+		sampler->taken = WEIR_SAMPLES_WANTED;
 		sampler->gap *= 2;
 	}
 	sampler->due = sampler_draw(sampler);

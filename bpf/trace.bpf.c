@@ -117,7 +117,7 @@ struct {
 } events SEC(".maps");
 
 static __always_inline void set_event(struct weir_trace_event *event,
-				      __u64 packet, enum weir_trace_step step)
+				      __u64 packet, enum weir_step step)
 {
 	event->packet = packet;
 	event->at_ns = bpf_ktime_get_ns();
@@ -132,7 +132,7 @@ static __always_inline void tell(struct weir_trace_event *event)
 }
 
 /* By whoever runs here. */
-static __always_inline void tell_of(__u64 packet, enum weir_trace_step step,
+static __always_inline void tell_of(__u64 packet, enum weir_step step,
 				    __u64 place, __u32 detail)
 {
 	struct weir_trace_event event = {.place = place, .detail = detail};
@@ -218,7 +218,7 @@ int BPF_PROG(weir_waking, struct task_struct *task)
 	/* Of several, the first. */
 	packet = it->telling - 1;
 	it->telling = 0;
-	set_event(&event, packet, WEIR_TRACE_WOKEN);
+	set_event(&event, packet, WEIR_STEP_WOKEN);
 	event.tid = tid;
 	bpf_probe_read_kernel(event.comm, sizeof(event.comm), task->comm);
 	tell(&event);
@@ -242,7 +242,7 @@ int BPF_PROG(weir_switched, bool preempted, struct task_struct *from,
 	packet = bpf_map_lookup_elem(&woken, &tid);
 	if (!packet)
 		return 0;
-	set_event(&event, *packet, WEIR_TRACE_RUNS);
+	set_event(&event, *packet, WEIR_STEP_RUNS);
 	event.tid = tid;
 	bpf_probe_read_kernel(event.comm, sizeof(event.comm), to->comm);
 	tell(&event);
@@ -319,7 +319,7 @@ static __always_inline void take(struct __sk_buff *skb)
 	__sync_fetch_and_sub(&left, 1);
 	number = it->numbers++ * MANY_CPUS + bpf_get_smp_processor_id();
 	__builtin_memset(arrival, 0, sizeof(*arrival));
-	set_event(&arrival->event, number, WEIR_TRACE_RECEIVED);
+	set_event(&arrival->event, number, WEIR_STEP_RECEIVED);
 	arrival->event.at_ns = it->received_ns;
 	arrival->event.tid = it->tid;
 	__builtin_memcpy(arrival->event.comm, it->comm, sizeof(it->comm));
@@ -392,7 +392,7 @@ static __always_inline int readable(const struct sock *sk)
 		it->telling = number ? 1 + *number : 0;
 	if (!number)
 		return 0;
-	tell_of(*number, WEIR_TRACE_QUEUED, 0, 0);
+	tell_of(*number, WEIR_STEP_QUEUED, 0, 0);
 	if (BPF_CORE_READ(sk, sk_protocol) == IPPROTO_UDP)
 		await_read(sk, skb, *number);
 	return 0;
@@ -428,7 +428,7 @@ static __always_inline __u64 *still_numbered(const struct sk_buff *skb)
 }
 
 static __always_inline void end_by(const struct sk_buff *skb,
-				   enum weir_trace_step step, __u64 place,
+				   enum weir_step step, __u64 place,
 				   __u32 detail)
 {
 	__u64 *number = still_numbered(skb);
@@ -442,7 +442,7 @@ static __always_inline void end_by(const struct sk_buff *skb,
 SEC("tp_btf/skb_copy_datagram_iovec")
 int BPF_PROG(weir_copied, struct sk_buff *skb)
 {
-	end_by(skb, WEIR_TRACE_READ, 0, 0);
+	end_by(skb, WEIR_STEP_READ, 0, 0);
 	return 0;
 }
 
@@ -460,7 +460,7 @@ int BPF_PROG(weir_read, struct sock *sk, int len, int flags)
 	awaited = bpf_map_lookup_elem(&awaited_reads, &turn);
 	if (!awaited)
 		return 0;
-	tell_of(awaited->number, WEIR_TRACE_READ, 0, 0);
+	tell_of(awaited->number, WEIR_STEP_READ, 0, 0);
 	bpf_map_delete_elem(&follow, &awaited->skb);
 	bpf_map_delete_elem(&awaited_reads, &turn);
 	return 0;
@@ -472,7 +472,7 @@ int BPF_PROG(weir_at_egress, struct sk_buff *skb)
 	__u64 *number = still_numbered(skb);
 
 	if (number)
-		tell_of(*number, WEIR_TRACE_EGRESS, 0,
+		tell_of(*number, WEIR_STEP_EGRESS, 0,
 			BPF_CORE_READ(skb, dev, ifindex));
 	return 0;
 }
@@ -480,7 +480,7 @@ int BPF_PROG(weir_at_egress, struct sk_buff *skb)
 SEC("tp_btf/net_dev_start_xmit")
 int BPF_PROG(weir_sent, struct sk_buff *skb, struct net_device *dev)
 {
-	end_by(skb, WEIR_TRACE_SENT, 0, dev->ifindex);
+	end_by(skb, WEIR_STEP_SENT, 0, dev->ifindex);
 	return 0;
 }
 
@@ -488,20 +488,19 @@ SEC("tp_btf/kfree_skb")
 int BPF_PROG(weir_freed, struct sk_buff *skb, void *location,
 	     enum skb_drop_reason reason)
 {
-	end_by(skb, WEIR_TRACE_DROPPED, (__u64)location, reason);
+	end_by(skb, WEIR_STEP_DROPPED, (__u64)location, reason);
 	return 0;
 }
 
 SEC("tp_btf/consume_skb")
 int BPF_PROG(weir_consumed, struct sk_buff *skb)
 {
-	end_by(skb, WEIR_TRACE_CONSUMED, 0, 0);
+	end_by(skb, WEIR_STEP_CONSUMED, 0, 0);
 	return 0;
 }
 
 /* For user space, which knows the types of variables and of maps alone. */
 enum weir_trace_stage stage_type;
-enum weir_trace_step step_type;
 struct weir_trace_arrival arrival_type;
 
 char LICENSE[] SEC("license") = "GPL";

@@ -18,25 +18,34 @@ enum weir_trace_stage {
 	WEIR_TRACE_STAGES,
 };
 
-/* Where a packet has come to. */
-enum weir_trace_step {
-	WEIR_TRACE_RECEIVED, /* an skb, before taps and tc */
-	WEIR_TRACE_QUEUED,   /* a socket has it, and tells its readers */
-	WEIR_TRACE_WOKEN,    /* a thread, by that */
-	WEIR_TRACE_RUNS,     /* that thread */
-	WEIR_TRACE_READ,     /* copied to a process */
-	WEIR_TRACE_EGRESS,   /* forwarded: at an egress queue */
-	WEIR_TRACE_SENT,     /* handed to the egress's driver */
-	WEIR_TRACE_DROPPED,
-	WEIR_TRACE_CONSUMED, /* freed, and not for want of anything */
-	WEIR_TRACE_STEPS,
-};
+/*
+ * Where a packet has come to. The first two are of the poll that brings it;
+ * received: it is an skb, before taps and tc; woken and runs: a thread, by what
+ * its socket tells; consumed: freed, and not for want of anything.
+ * X(NAME, "name as printed", "for a person")
+ */
+#define WEIR_STEPS(X)                                     \
+	X(SCHEDULED, "scheduled", "poll asked for")       \
+	X(POLLED, "polled", "poll begins")                \
+	X(RECEIVED, "received", "received")               \
+	X(QUEUED, "queued", "in the socket's queue")      \
+	X(WOKEN, "woken", "wakes")                        \
+	X(RUNS, "runs", "runs")                           \
+	X(READ, "read", "read by")                        \
+	X(EGRESS, "egress", "forwarded, at the queue of") \
+	X(SENT, "sent", "handed to the driver of")        \
+	X(DROPPED, "dropped", "dropped")                  \
+	X(CONSUMED, "consumed", "done with")
+
+#define WEIR_STEP_ENUM(name, text, description) WEIR_STEP_##name,
+enum weir_step { WEIR_STEPS(WEIR_STEP_ENUM) };
+#undef WEIR_STEP_ENUM
 
 struct weir_trace_event {
 	__u64 packet; /* its number */
 	__u64 at_ns;  /* CLOCK_MONOTONIC */
 	__u64 place;  /* dropped: the kernel's code that did it */
-	__u32 step;   /* enum weir_trace_step */
+	__u32 step;   /* enum weir_step */
 	__u32 cpu;
 	__u32 tid;    /* who runs there; woken: who is woken */
 	__u32 detail; /* egress, sent: interface; dropped: reason */

@@ -27,40 +27,47 @@
 	  "a share of their own: they keep the network together")             \
 	X(UNKNOWN, "unknown", "nobody knows what they are")
 
-/* X(NAME, BOUND, "name as printed", "description") */
-#define WEIR_KINDS(X)                                                          \
-	X(UDP, QUEUE, "udp", "a UDP socket, by local address and port")        \
-	X(MULTICAST, QUEUE, "multicast",                                       \
-	  "the UDP sockets that share a multicast or broadcast address and "   \
-	  "port")                                                              \
-	X(TCP, QUEUE, "tcp", "a TCP listener and its connections")             \
-	X(TCP_REQUEST, NOTHING, "tcp-request",                                 \
-	  "requests to connect to a TCP listener whose queue of them is "      \
-	  "full, so that the kernel answers by SYN cookie or not at all")      \
-	X(TCP_STRAY, NOTHING, "tcp-stray",                                     \
-	  "segments to a TCP listener that belong to no connection")           \
-	X(TCP_CLIENT, QUEUE, "tcp-client",                                     \
-	  "TCP connections that this host opened")                             \
-	X(TCP_PEER, QUEUE, "tcp-peer",                                         \
-	  "TCP connections that this host opened to a protected port, by "     \
-	  "local address and the peer's port")                                 \
-	X(CLOSED, NOTHING, "closed", "ports that no socket receives")          \
-	X(ICMP, NOTHING, "icmp",                                               \
-	  "ICMP and ICMPv6 but for errors and neighbour discovery, and what "  \
-	  "pretends to be of neighbours or groups and comes from elsewhere")   \
-	X(ICMP_ERROR, NOTHING, "icmp-error",                                   \
-	  "ICMP and ICMPv6 errors: fragmentation needed, unreachable, ...")    \
-	X(NEIGHBOUR, CONTROL, "neighbour", "ARP and IPv6 neighbour discovery") \
-	X(GROUP, CONTROL, "group", "IGMP and MLD: multicast group membership") \
-	X(FRAGMENT, QUEUE, "fragment", "IP fragments after the first")         \
-	X(FORWARD, QUEUE, "forward", "packets routed on, by egress interface") \
-	X(MALFORMED, NOTHING, "malformed",                                     \
-	  "packets that contradict themselves")                                \
-	X(ASLEEP, UNKNOWN, "asleep",                                           \
-	  "packets that came while nothing was wrong")                         \
-	X(TAP, UNKNOWN, "tap",                                                 \
-	  "frames for other hosts, on a promiscuous interface")                \
-	X(OTHER, UNKNOWN, "other",                                             \
+/*
+ * Channels of a kind that is addressed have an address of their own, and are
+ * counted one by one; of another kind there is one channel.
+ * X(NAME, BOUND, 1 if addressed, "name as printed", "description")
+ */
+#define WEIR_KINDS(X)                                                         \
+	X(UDP, QUEUE, 1, "udp", "a UDP socket, by local address and port")    \
+	X(MULTICAST, QUEUE, 1, "multicast",                                   \
+	  "the UDP sockets that share a multicast or broadcast address and "  \
+	  "port")                                                             \
+	X(TCP, QUEUE, 1, "tcp", "a TCP listener and its connections")         \
+	X(TCP_REQUEST, NOTHING, 1, "tcp-request",                             \
+	  "requests to connect to a TCP listener whose queue of them is "     \
+	  "full, so that the kernel answers by SYN cookie or not at all")     \
+	X(TCP_STRAY, NOTHING, 1, "tcp-stray",                                 \
+	  "segments to a TCP listener that belong to no connection")          \
+	X(TCP_CLIENT, QUEUE, 0, "tcp-client",                                 \
+	  "TCP connections that this host opened")                            \
+	X(TCP_PEER, QUEUE, 1, "tcp-peer",                                     \
+	  "TCP connections that this host opened to a protected port, by "    \
+	  "local address and the peer's port")                                \
+	X(CLOSED, NOTHING, 0, "closed", "ports that no socket receives")      \
+	X(ICMP, NOTHING, 0, "icmp",                                           \
+	  "ICMP and ICMPv6 but for errors and neighbour discovery, and what " \
+	  "pretends to be of neighbours or groups and comes from elsewhere")  \
+	X(ICMP_ERROR, NOTHING, 0, "icmp-error",                               \
+	  "ICMP and ICMPv6 errors: fragmentation needed, unreachable, ...")   \
+	X(NEIGHBOUR, CONTROL, 0, "neighbour",                                 \
+	  "ARP and IPv6 neighbour discovery")                                 \
+	X(GROUP, CONTROL, 0, "group",                                         \
+	  "IGMP and MLD: multicast group membership")                         \
+	X(FRAGMENT, QUEUE, 0, "fragment", "IP fragments after the first")     \
+	X(FORWARD, QUEUE, 1, "forward",                                       \
+	  "packets routed on, by egress interface")                           \
+	X(MALFORMED, NOTHING, 0, "malformed",                                 \
+	  "packets that contradict themselves")                               \
+	X(ASLEEP, UNKNOWN, 0, "asleep",                                       \
+	  "packets that came while nothing was wrong")                        \
+	X(TAP, UNKNOWN, 0, "tap",                                             \
+	  "frames for other hosts, on a promiscuous interface")               \
+	X(OTHER, UNKNOWN, 0, "other",                                         \
 	  "everything that the gate cannot or must not name")
 
 /*
@@ -207,7 +214,8 @@
 enum weir_verdict { WEIR_VERDICTS(WEIR_VERDICT_ENUM) WEIR_VERDICT_COUNT };
 #undef WEIR_VERDICT_ENUM
 
-#define WEIR_KIND_ENUM(name, bound, text, description) WEIR_KIND_##name,
+#define WEIR_KIND_ENUM(name, bound, addressed, text, description) \
+	WEIR_KIND_##name,
 enum weir_kind { WEIR_KINDS(WEIR_KIND_ENUM) WEIR_KIND_COUNT };
 #undef WEIR_KIND_ENUM
 

@@ -135,16 +135,19 @@ fn constants(bpf_dir: &Path) -> Result<String, Box<dyn Error>> {
 
 /// Expands the X-macros of `verdict.h` and `defect.h`: one marked line per entry.
 fn lists(clang: &str, bpf_dir: &Path) -> Result<String, Box<dyn Error>> {
-    let source = "#include \"defect.h\"\n#include \"verdict.h\"\n\
+    let source = "#include \"defect.h\"\n#include \"trace.h\"\n#include \"verdict.h\"\n\
         #define V(name, text, description) @verdict|name||text|description|@\n\
         #define B(name, text, description) @bound|name||text|description|@\n\
-        #define K(name, bound, text, description) @kind|name|bound|text|description|@\n\
+        #define K(name, bound, addressed, text, description) \
+            @kind|name|bound addressed|text|description|@\n\
         #define R(name, verdict, kind, text, description) \
             @reason|name|verdict kind|text|description|@\n\
+        #define S(name, verdict, kind, text, description) @share|name||text|description|@\n\
         #define C(name, text, description) @cause|name||text|description|@\n\
+        #define T(name, text, description) @step|name||text|description|@\n\
         #define D(name, rule) @defect|name||#name|rule|@\n\
-        WEIR_VERDICTS(V) WEIR_BOUNDS(B) WEIR_KINDS(K) WEIR_REASONS(R) WEIR_CAUSES(C) \
-        WEIR_DEFECT_LIST(D)\n";
+        WEIR_VERDICTS(V) WEIR_BOUNDS(B) WEIR_KINDS(K) WEIR_REASONS(R) \
+        WEIR_SHARE_REASONS(S) WEIR_CAUSES(C) WEIR_STEPS(T) WEIR_DEFECT_LIST(D)\n";
     let input = PathBuf::from(env::var("OUT_DIR")?).join("lists.h");
     fs::write(&input, source)?;
     let output = Command::new(clang)
@@ -168,6 +171,13 @@ fn lists(clang: &str, bpf_dir: &Path) -> Result<String, Box<dyn Error>> {
     emit(&mut rust, "Kind", "What a channel is.", &kinds)?;
     emit(&mut rust, "Reason", "Why the gate did it.", &reasons)?;
     emit(&mut rust, "Cause", "What wakes a gate that sleeps.", &of("cause"))?;
+    emit(&mut rust, "Step", "Where a packet that is traced has come to.", &of("step"))?;
+    let addressed = kinds.iter().filter(|kind| kind.properties.get(1).is_some_and(|it| it == "1"));
+    let addressed: Vec<&Entry> = addressed.copied().collect();
+    let doc = "Whether its channels have an address of their own, and so are counted one by one.";
+    emit_predicate(&mut rust, "Kind", ("is_addressed", doc), &addressed)?;
+    let doc = "Whether it is that the channel was over its share of a saturated CPU.";
+    emit_predicate(&mut rust, "Reason", ("is_share", doc), &of("share"))?;
     emit_property(&mut rust, "Kind", ("bound", "Bound"), &kinds, 0)?;
     emit_property(&mut rust, "Reason", ("verdict", "Verdict"), &reasons, 0)?;
     emit_property(&mut rust, "Reason", ("kind", "Kind"), &reasons, 1)?;
@@ -226,6 +236,20 @@ fn emit(rust: &mut String, name: &str, doc: &str, entries: &[&Entry]) -> std::fm
         writeln!(rust, "            Self::{variant} => {description},")?;
     }
     writeln!(rust, "        }}\n    }}\n}}")
+}
+
+/// Which entries of a list something is true of.
+fn emit_predicate(
+    rust: &mut String,
+    name: &str,
+    (function, doc): (&str, &str),
+    entries: &[&Entry],
+) -> std::fmt::Result {
+    let variants: Vec<String> =
+        entries.iter().map(|entry| format!("Self::{}", entry.variant)).collect();
+    writeln!(rust, "impl {name} {{\n    /// {doc}")?;
+    writeln!(rust, "    pub const fn {function}(self) -> bool {{")?;
+    writeln!(rust, "        matches!(self, {})\n    }}\n}}", variants.join(" | "))
 }
 
 /// What each entry of a list belongs to in another one.

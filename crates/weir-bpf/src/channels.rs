@@ -25,7 +25,7 @@ pub struct Channel {
     /// What it is.
     pub kind: Kind,
     /// Local address and port; of a [`Kind::TcpPeer`] channel the port is the peers'. None of kinds that have
-    /// none ([`is_addressed`]), nor of a [`Kind::Forward`] channel.
+    /// none ([`Kind::is_addressed`]), nor of a [`Kind::Forward`] channel.
     pub local: Option<(IpAddr, u16)>,
     /// Where packets leave the host; of a [`Kind::Forward`] channel only.
     pub egress: Option<IfIndex>,
@@ -42,13 +42,6 @@ impl Channel {
         let (_, port) = self.local?;
         (self.kind != Kind::TcpPeer).then_some(port)
     }
-}
-
-/// Whether channels of this kind have an address of their own, and so are counted one by one.
-/// `has_channel()` in `bpf/counters.h`.
-pub fn is_addressed(kind: Kind) -> bool {
-    let is_tcp = matches!(kind, Kind::Tcp | Kind::TcpRequest | Kind::TcpStray | Kind::TcpPeer);
-    is_tcp || matches!(kind, Kind::Udp | Kind::Multicast | Kind::Forward)
 }
 
 /// What was seen of a channel.
@@ -206,7 +199,7 @@ pub(crate) fn channel_of_key(key: &[u8]) -> Option<Channel> {
 fn channel_of_destination(entry: &types::weir_destination) -> Option<Channel> {
     let kind = Kind::ALL.into_iter().find(|kind| *kind as u32 == u32::from(entry.kind))?;
     let (port, egress) = (entry.channel_port, entry.egress_ifindex);
-    is_addressed(kind).then(|| channel(kind, entry.family.0, &entry.address, port, egress))
+    kind.is_addressed().then(|| channel(kind, entry.family.0, &entry.address, port, egress))
 }
 
 pub(crate) fn channel(

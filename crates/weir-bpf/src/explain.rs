@@ -3,7 +3,7 @@
 //! The packet goes through the very program that discards packets (`BPF_PROG_TEST_RUN`), which looks
 //! at this host's sockets, routes and queues as they are at that moment.
 
-use crate::channels::{Channel, is_addressed};
+use crate::channels::Channel;
 use crate::error::{Error, Result};
 use crate::gate::Gate;
 use crate::parser::{Parse, Parsed};
@@ -87,7 +87,7 @@ fn channel_of(reason: Reason, parsed: Option<&Parsed>, egress: u32) -> Channel {
     if kind == Kind::Forward {
         return Channel { egress: Some(IfIndex(egress)), ..of_kind };
     }
-    if !is_addressed(kind) {
+    if !kind.is_addressed() {
         return of_kind;
     }
     let local = parsed.and_then(|parsed| {

@@ -16,12 +16,11 @@ use crate::verdict::Reason;
 
 /// How many of each CPU are kept.
 pub(crate) const SAMPLES: u32 = abi::SAMPLES as u32;
-/// `SAMPLES_WANTED` in `SAMPLE_PERIOD_NS`, of `bpf/sampler.h`: what a CPU takes of a flood, in the mean.
-const PER_SECOND: u32 = 2000;
+/// What a CPU takes of a flood, in the mean.
+const PER_SECOND: u64 = (abi::SAMPLES_WANTED * 1_000_000_000 / abi::SAMPLE_PERIOD_NS) as u64;
 
 /// In this time a CPU fills half of its places. Who reads so often misses none.
-pub const READ_EVERY: Duration =
-    Duration::from_millis((SAMPLES as u64 / 2) * 1000 / PER_SECOND as u64);
+pub const READ_EVERY: Duration = Duration::from_millis((SAMPLES as u64 / 2) * 1000 / PER_SECOND);
 
 /// A discarded packet.
 #[derive(Clone, Debug, PartialEq, Eq)]

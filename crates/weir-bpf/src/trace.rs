@@ -18,57 +18,14 @@ pub use crate::ring::Reader;
 use crate::skeleton::trace::{TraceSkel, TraceSkelBuilder, types};
 use crate::sys::packet::PacketSocket;
 use crate::units::{CpuId, IfIndex, Nanos};
+pub use crate::verdict::Step;
 
 const TRACE: &str = "the trace";
 const NANOS_PER_SEC: u32 = 1_000_000_000;
 const STAGE_FILTER: u32 = types::weir_trace_stage::WEIR_TRACE_FILTER.0;
 const STAGE_TAKE: u32 = types::weir_trace_stage::WEIR_TRACE_TAKE.0;
 
-/// Where a packet has come to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Step {
-    /// The poll that brings it was asked for, by an interrupt or by another packet.
-    Scheduled,
-    /// That poll has begun.
-    Polled,
-    /// It is an skb in the stack, before packet sockets and tc have seen it.
-    Received,
-    /// A socket has it in its queue, and tells its readers.
-    Queued,
-    /// A thread is woken by that.
-    Woken,
-    /// That thread runs.
-    Runs,
-    /// It is copied to a process.
-    Read,
-    /// It is forwarded, and at an egress queue.
-    Egress,
-    /// It is handed to an egress's driver.
-    Sent,
-    /// It is dropped.
-    Dropped,
-    /// It is freed for another reason, such as that it was answered.
-    Consumed,
-}
-
 impl Step {
-    fn of(told: u32) -> Option<Self> {
-        use types::weir_trace_step as number;
-        [
-            (number::WEIR_TRACE_RECEIVED, Self::Received),
-            (number::WEIR_TRACE_QUEUED, Self::Queued),
-            (number::WEIR_TRACE_WOKEN, Self::Woken),
-            (number::WEIR_TRACE_RUNS, Self::Runs),
-            (number::WEIR_TRACE_READ, Self::Read),
-            (number::WEIR_TRACE_EGRESS, Self::Egress),
-            (number::WEIR_TRACE_SENT, Self::Sent),
-            (number::WEIR_TRACE_DROPPED, Self::Dropped),
-            (number::WEIR_TRACE_CONSUMED, Self::Consumed),
-        ]
-        .into_iter()
-        .find_map(|(it, step)| (it.0 == told).then_some(step))
-    }
-
     /// Whether nothing comes after it.
     pub fn is_last(self) -> bool {
         matches!(self, Self::Read | Self::Sent | Self::Dropped | Self::Consumed)
@@ -255,7 +212,7 @@ fn event(it: types::weir_trace_event) -> Option<Event> {
     Some(Event {
         packet: it.packet,
         at: Nanos(it.at_ns),
-        step: Step::of(it.step)?,
+        step: *Step::ALL.get(it.step as usize)?,
         cpu: CpuId(it.cpu),
         tid: it.tid,
         comm: String::from_utf8_lossy(&comm).into_owned(),

@@ -12,7 +12,7 @@ use common::{FAR_IP4, NEAR_IP4, NEAR_IP6, Network};
 use etherparse::PacketBuilder;
 use weir_bpf::abi;
 use weir_bpf::attach::AttachMode;
-use weir_bpf::channels::{Channel, Channels, ChannelsReader, Seen, is_addressed};
+use weir_bpf::channels::{Channel, Channels, ChannelsReader, Seen};
 use weir_bpf::counters::Counter;
 use weir_bpf::gate::{Gate, Policy, QueueProbe};
 use weir_bpf::parser::{Fragment, Parse};
@@ -70,7 +70,7 @@ impl Bench {
         let mut sum = Counter::default();
         Reason::ALL
             .into_iter()
-            .filter(|reason| is_addressed(reason.kind()))
+            .filter(|reason| reason.kind().is_addressed())
             .for_each(|reason| sum += counters.get(reason));
         sum
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use weir_bpf::accounts::{Accounts, Charge};
 use weir_bpf::alarm::Alarm;
-use weir_bpf::channels::{Channel, Channels, ChannelsReader, Seen, is_addressed};
+use weir_bpf::channels::{Channel, Channels, ChannelsReader, Seen};
 use weir_bpf::counters::{Counter, Counters, CountersReader};
 use weir_bpf::prune::Retired;
 use weir_bpf::verdict::{Kind, Reason, Verdict};
@@ -101,7 +101,7 @@ pub fn gone(interface: &str) -> Error {
 impl Look {
     /// Every channel that has been seen. Kinds that have no addresses are one channel each.
     pub fn each(&self) -> impl Iterator<Item = (Channel, Seen)> {
-        let kinds = Kind::ALL.into_iter().filter(|kind| !is_addressed(*kind));
+        let kinds = Kind::ALL.into_iter().filter(|kind| !kind.is_addressed());
         let kinds = kinds.map(|kind| (Channel::of_kind(kind), self.of_kind(kind)));
         let addressed = self.channels.by_channel.iter().map(|(channel, seen)| (*channel, *seen));
         addressed.chain(kinds).filter(|(_, seen)| seen.packets() > 0)
@@ -109,7 +109,7 @@ impl Look {
 
     /// What was seen of a channel; nothing, if it is not known.
     pub fn of(&self, channel: &Channel) -> Seen {
-        if is_addressed(channel.kind) {
+        if channel.kind.is_addressed() {
             self.channels.by_channel.get(channel).copied().unwrap_or_default()
         } else {
             self.of_kind(channel.kind)

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use weir_bpf::accounts::Charge;
-use weir_bpf::channels::{Channel, Seen, is_addressed};
+use weir_bpf::channels::{Channel, Seen};
 use weir_bpf::counters::Counter;
 use weir_bpf::gate::Policy;
 use weir_bpf::units::{IfIndex, PacketsPerSec};
@@ -189,7 +189,7 @@ impl Look {
     /// Of a kind whose channels have addresses, what was discarded for its queue and for its share of the CPU is
     /// counted apart. For the queue UDP has two reasons, which are not: both go by the first, `udp-full`.
     fn discards_of(&self, channel: &Channel) -> Vec<Discards> {
-        if !is_addressed(channel.kind) {
+        if !channel.kind.is_addressed() {
             return self.discards(|reason| reason.kind() == channel.kind);
         }
         let seen = self.of(channel);

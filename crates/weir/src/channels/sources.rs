@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use etherparse::{LaxNetSlice, LaxSlicedPacket};
 use serde::{Serialize, Serializer};
-use weir_bpf::channels::{Channel, is_addressed};
+use weir_bpf::channels::Channel;
 use weir_bpf::samples::{Sample, Samples};
 use weir_bpf::units::{IfIndex, PacketsPerSec};
 use weir_bpf::verdict::Kind;
@@ -154,7 +154,7 @@ fn origin(sample: &Sample) -> (Channel, Option<IpAddr>) {
     };
     // UDP's and TCP's headers both begin with the ports.
     let ports = net.ip_payload_ref().and_then(|payload| payload.payload.first_chunk::<4>());
-    let Some([from, at, to, port]) = ports.filter(|_| is_addressed(kind) && kind != Kind::Forward)
+    let Some([from, at, to, port]) = ports.filter(|_| kind.is_addressed() && kind != Kind::Forward)
     else {
         return (Channel::of_kind(kind), Some(source));
     };

@@ -60,23 +60,6 @@ impl Kernel {
     }
 }
 
-/// A word for programs, and for a person.
-const fn name(step: Step) -> (&'static str, &'static str) {
-    match step {
-        Step::Scheduled => ("scheduled", "poll asked for"),
-        Step::Polled => ("polled", "poll begins"),
-        Step::Received => ("received", "received"),
-        Step::Queued => ("queued", "in the socket's queue"),
-        Step::Woken => ("woken", "wakes"),
-        Step::Runs => ("runs", "runs"),
-        Step::Read => ("read", "read by"),
-        Step::Egress => ("egress", "forwarded, at the queue of"),
-        Step::Sent => ("sent", "handed to the driver of"),
-        Step::Dropped => ("dropped", "dropped"),
-        Step::Consumed => ("consumed", "done with"),
-    }
-}
-
 impl<'a> Printer<'a> {
     /// Prints nothing yet.
     pub fn new(args: &'a TraceArgs, links: Links, header: DataLink) -> Self {
@@ -106,7 +89,7 @@ impl<'a> Printer<'a> {
     fn packet_json(&mut self, path: &Path) -> String {
         let at = |at| since_arrival(path, at);
         let before =
-            steps_before(path).map(|(step, then)| json!({"step": name(step).0, "at_us": at(then)}));
+            steps_before(path).map(|(step, then)| json!({"step": step.name(), "at_us": at(then)}));
         let mut steps: Vec<Value> = before.collect();
         for event in events(path) {
             steps.push(self.step_json(event, at(event.at)));
@@ -123,7 +106,7 @@ impl<'a> Printer<'a> {
         let what = self.describe(&path.arrival.data);
         let mut text = format!("{time}  {what}, {} bytes\n", path.arrival.wire_len);
         for (step, then) in steps_before(path) {
-            text += &format!("{:>12.1}        {}\n", at(then), name(step).1);
+            text += &format!("{:>12.1}        {}\n", at(then), step.description());
         }
         for event in events(path) {
             let step = self.step_text(event, path);
@@ -136,7 +119,7 @@ impl<'a> Printer<'a> {
     }
 
     fn step_text(&mut self, event: &Event, path: &Path) -> String {
-        let text = name(event.step).1;
+        let text = event.step.description();
         let who = format!("{} ({})", printable(event.comm.as_bytes()), event.tid);
         match event.step {
             Step::Received if path.arrival.by_softirq => format!("{text} by a softirq over {who}"),
@@ -156,7 +139,7 @@ impl<'a> Printer<'a> {
     }
 
     fn step_json(&mut self, event: &Event, at_us: f64) -> Value {
-        let mut step = json!({"step": name(event.step).0, "at_us": at_us, "cpu": event.cpu,
+        let mut step = json!({"step": event.step.name(), "at_us": at_us, "cpu": event.cpu,
             "thread": event.comm, "tid": event.tid});
         if let Step::Egress | Step::Sent = event.step {
             step["interface"] = self.interface(event).into();
@@ -224,12 +207,12 @@ fn since_arrival(path: &Path, at: Nanos) -> f64 {
 
 fn summary_json(times: &Times, skipped: u64, lost: u64) -> String {
     let rows = times.rows().map(|row| {
-        json!({"from": name(row.from).0, "to": name(row.to).0, "packets": row.packets,
+        json!({"from": row.from.name(), "to": row.to.name(), "packets": row.packets,
             "p50_us": row.p50_us, "p99_us": row.p99_us, "max_us": row.max_us})
     });
     let ends = times
         .ends()
-        .map(|(step, packets)| json!({"step": step.map(|step| name(step).0), "packets": packets}));
+        .map(|(step, packets)| json!({"step": step.map(|step| step.name()), "packets": packets}));
     let what = json!({"packets": times.packets(), "skipped": skipped, "lost_events": lost,
         "ends": ends.collect::<Value>(), "times": rows.collect::<Value>()});
     event_line("summary", &what) + "\n"
@@ -251,12 +234,12 @@ fn summary_text(times: &Times) -> String {
             row.p50_us,
             row.p99_us,
             row.max_us,
-            name(row.from).0,
-            name(row.to).0
+            row.from.name(),
+            row.to.name()
         );
     }
     for (step, packets) in times.ends() {
-        let end = step.map_or("not seen to the end", |step| name(step).0);
+        let end = step.map_or("not seen to the end", |step| step.name());
         text += &format!("{packets:>10}  {end}\n");
     }
     text
