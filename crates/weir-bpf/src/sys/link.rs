@@ -31,7 +31,6 @@ use crate::sync::lock;
 use crate::units::{IfIndex, MacAddr};
 
 /// Linux 5.5.
-const IFLA_ALT_IFNAME: u16 = 53;
 const MAKE: u16 = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
 
 /// The interfaces of one network namespace.
@@ -314,7 +313,7 @@ impl Links {
     fn named(&self, name: &str) -> Result<Answer> {
         let mut asked = LinkMessage::default();
         let bytes = [name.as_bytes(), b"\0"].concat();
-        asked.attributes.push(LinkAttribute::Other(DefaultNla::new(IFLA_ALT_IFNAME, bytes)));
+        asked.attributes.push(LinkAttribute::Other(DefaultNla::new(libc::IFLA_ALT_IFNAME, bytes)));
         self.first(asked, || name.to_owned())
     }
 

@@ -101,17 +101,7 @@ pub struct XdpAttached {
     pub mode: XdpMode,
 }
 
-const IFLA_ADDRESS: u16 = 1;
-const IFLA_IFNAME: u16 = 3;
-const IFLA_MTU: u16 = 4;
-const IFLA_LINK: u16 = 5;
-const IFLA_MASTER: u16 = 10;
-const IFLA_OPERSTATE: u16 = 16;
 const IF_OPER_UP: u8 = 6;
-const IFLA_LINKINFO: u16 = 18;
-const IFLA_INFO_KIND: u16 = 1;
-const IFLA_LINK_NETNSID: u16 = 37;
-const IFLA_XDP: u16 = 43;
 const IFLA_XDP_ATTACHED: u16 = 2;
 /// `IFLA_XDP_PROG_ID`, which the kernel leaves out with several programs (`rtnl_xdp_fill()`), and those of the NIC, the
 /// driver and the stack: in a packet's order.
@@ -146,13 +136,14 @@ impl Answer {
     }
 
     pub(super) fn name(&self) -> Result<String> {
-        let name = self.attributes().value(IFLA_IFNAME).and_then(|name| name.strip_suffix(&[0]));
+        let name =
+            self.attributes().value(libc::IFLA_IFNAME).and_then(|name| name.strip_suffix(&[0]));
         let name = name.and_then(|name| str::from_utf8(name).ok());
         name.map(Into::into).ok_or_else(|| self.lacks("a name"))
     }
 
     pub(super) fn mac(&self) -> Option<MacAddr> {
-        self.attributes().value(IFLA_ADDRESS)?.try_into().ok().map(MacAddr)
+        self.attributes().value(libc::IFLA_ADDRESS)?.try_into().ok().map(MacAddr)
     }
 
     pub(super) fn is_bare(&self) -> bool {
@@ -161,7 +152,7 @@ impl Answer {
     }
 
     pub(super) fn xdp(&self) -> Option<XdpAttached> {
-        let parts = self.attributes().within(IFLA_XDP);
+        let parts = self.attributes().within(libc::IFLA_XDP);
         let mode = match parts.value(IFLA_XDP_ATTACHED)? {
             [1] => XdpMode::Native,
             [2] => XdpMode::Generic,
@@ -175,18 +166,19 @@ impl Answer {
 
     pub(super) fn info(&self) -> Result<LinkInfo> {
         let (attributes, flags) = (self.attributes(), self.header.flags);
-        let lower = attributes.number(IFLA_LINK).filter(|_| !attributes.has(IFLA_LINK_NETNSID));
+        let lower =
+            attributes.number(libc::IFLA_LINK).filter(|_| !attributes.has(libc::IFLA_LINK_NETNSID));
         Ok(LinkInfo {
             ifindex: self.ifindex(),
             name: self.name()?,
             mac: self.mac(),
             bare: self.is_bare(),
             up: flags.contains(LinkFlags::Up),
-            oper_up: attributes.value(IFLA_OPERSTATE) == Some(&[IF_OPER_UP]),
-            mtu: attributes.number(IFLA_MTU).ok_or_else(|| self.lacks("an MTU"))?,
-            kind: attributes.within(IFLA_LINKINFO).text(IFLA_INFO_KIND),
+            oper_up: attributes.value(libc::IFLA_OPERSTATE) == Some(&[IF_OPER_UP]),
+            mtu: attributes.number(libc::IFLA_MTU).ok_or_else(|| self.lacks("an MTU"))?,
+            kind: attributes.within(libc::IFLA_LINKINFO).text(libc::IFLA_INFO_KIND),
             loopback: flags.contains(LinkFlags::Loopback),
-            master: attributes.number(IFLA_MASTER).map(IfIndex),
+            master: attributes.number(libc::IFLA_MASTER).map(IfIndex),
             lower: lower.map(IfIndex),
         })
     }

@@ -18,16 +18,10 @@ use crate::units::IfIndex;
 
 /// `struct rtmsg`.
 const HEADER_BYTES: usize = 12;
-const RT_TABLE_LOCAL: u8 = 255;
 /// Dead, or without a link, which a setting may make dead.
 const DOWN: RouteFlags = RouteFlags::Dead.union(RouteFlags::Linkdown);
-const RTA_DST: u16 = 1;
-const RTA_OIF: u16 = 4;
 /// Several next hops, an encapsulation, or a next hop that is described elsewhere and may have either.
-const NOT_PLAIN: [u16; 4] = [RTA_MULTIPATH, RTA_ENCAP_TYPE, RTA_ENCAP, RTA_NH_ID];
-const RTA_MULTIPATH: u16 = 9;
-const RTA_ENCAP_TYPE: u16 = 21;
-const RTA_ENCAP: u16 = 22;
+const NOT_PLAIN: [u16; 4] = [libc::RTA_MULTIPATH, libc::RTA_ENCAP_TYPE, libc::RTA_ENCAP, RTA_NH_ID];
 const RTA_NH_ID: u16 = 30;
 
 const LOCAL_ROUTES: &str = "local routes";
@@ -156,10 +150,10 @@ fn local_routes(
     mut each: impl FnMut(&RouteHeader, &[u8]),
 ) -> rustix::io::Result<()> {
     let mut asked = RouteMessage::default();
-    (asked.header.address_family, asked.header.table) = (family, RT_TABLE_LOCAL);
+    (asked.header.address_family, asked.header.table) = (family, libc::RT_TABLE_LOCAL);
     socket.route_each(&RouteNetlinkMessage::GetRoute(asked), NLM_F_DUMP, |route| {
         let Ok(header) = RouteHeader::parse(route) else { return };
-        if header.address_family == family && header.table == RT_TABLE_LOCAL {
+        if header.address_family == family && header.table == libc::RT_TABLE_LOCAL {
             each(&header, &route[HEADER_BYTES..]);
         }
     })
@@ -188,8 +182,8 @@ fn parts(header: &RouteHeader, attributes: &[u8]) -> Option<(IpAddr, Option<u32>
     // `RouteMessage` would decode every metric and next hop, and refuse the table over one that it does not know.
     for attribute in NlasIterator::new(attributes).map_while(std::result::Result::ok) {
         match (attribute.kind(), attribute.value()) {
-            (RTA_DST, ip) => destination = parse_ip(ip).ok(),
-            (RTA_OIF, index) => oif = number(index),
+            (libc::RTA_DST, ip) => destination = parse_ip(ip).ok(),
+            (libc::RTA_OIF, index) => oif = number(index),
             (kind, _) => plain &= !NOT_PLAIN.contains(&kind),
         }
     }

@@ -26,8 +26,6 @@ const DATAGRAM_BYTES: usize = 64 * 1024;
 const DUMP_TRIES: u32 = 5;
 /// The kernel answers in the system call that asks, or never.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
-const SOL_NETLINK: i32 = 270;
-const NETLINK_GET_STRICT_CHK: i32 = 12;
 const GENL_HEADER_BYTES: usize = 4;
 const GENL_ID_CTRL: u16 = 16;
 const CTRL_CMD_GETFAMILY: u8 = 3;
@@ -71,7 +69,7 @@ impl Socket {
 
     /// Has the kernel take what a dump's request says for a filter, instead of ignoring it.
     pub(super) fn check_strictly(&self) -> rustix::io::Result<()> {
-        sockopt::set(&self.fd, SOL_NETLINK, NETLINK_GET_STRICT_CHK, 1)
+        sockopt::set(&self.fd, libc::SOL_NETLINK, libc::NETLINK_GET_STRICT_CHK, 1)
     }
 
     /// Receives one datagram of the kernel's; `MSGSIZE` if it does not fit.

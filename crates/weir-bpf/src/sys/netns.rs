@@ -14,9 +14,6 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space,
 use super::sockopt;
 use crate::error::{Error, Result};
 
-const SOL_SOCKET: i32 = 1;
-const SO_NETNS_COOKIE: i32 = 71;
-
 /// A network namespace, held open.
 #[derive(Debug)]
 pub struct NetNs {
@@ -134,7 +131,7 @@ pub fn cookie() -> Result<u64> {
 /// [`Error::System`] if it is not a socket, and before Linux 5.14.
 pub fn cookie_of(socket: BorrowedFd<'_>) -> Result<u64> {
     let mut cookie = [0; size_of::<u64>()];
-    sockopt::get(&socket, SOL_SOCKET, SO_NETNS_COOKIE, &mut cookie)
+    sockopt::get(&socket, libc::SOL_SOCKET, libc::SO_NETNS_COOKIE, &mut cookie)
         .map_err(|errno| Error::system("identify", "a socket's network namespace", errno))?;
     Ok(u64::from_ne_bytes(cookie))
 }

@@ -9,9 +9,6 @@ use super::netlink::Attributes;
 use crate::error::Result;
 use crate::units::IfIndex;
 
-const TCA_KIND: u16 = 1;
-const TCA_CHAIN: u16 = 11;
-
 /// A queueing discipline or a filter, its attributes as they came: the library decodes the options of some kinds, and
 /// would refuse a list over one of them.
 pub(super) struct Listed {
@@ -39,7 +36,7 @@ impl Listed {
 
     /// Such as `pfifo` or `flower`.
     pub(crate) fn kind(&self) -> String {
-        self.attributes().text(TCA_KIND).unwrap_or_default()
+        self.attributes().text(libc::TCA_KIND).unwrap_or_default()
     }
 }
 
@@ -108,7 +105,7 @@ impl Links {
         let all: Vec<Listed> =
             self.ask("list filters of", || object(ifindex), request, NLM_F_DUMP)?;
         let ids = all.iter().map(|listed| FilterId {
-            chain: listed.attributes().number(TCA_CHAIN).unwrap_or_default(),
+            chain: listed.attributes().number(libc::TCA_CHAIN).unwrap_or_default(),
             priority: listed.header.info >> 16,
             handle: listed.header.handle.into(),
         });

@@ -7,14 +7,6 @@ use super::netlink::{Message, Socket, number};
 use crate::error::{Error, Result};
 use crate::units::IfIndex;
 
-const RTMGRP_LINK: u32 = 0x1;
-const RTMGRP_IPV4_IFADDR: u32 = 0x10;
-const RTMGRP_IPV6_IFADDR: u32 = 0x100;
-const RTM_NEWLINK: u16 = 16;
-const RTM_DELLINK: u16 = 17;
-const RTM_NEWADDR: u16 = 20;
-const RTM_DELADDR: u16 = 21;
-
 /// Tells when an interface's addresses, Ethernet address, state or existence may have changed.
 ///
 /// Poll its descriptor for input, then ask [`InterfaceWatch::changed`], then look: what is told is
@@ -34,8 +26,8 @@ impl InterfaceWatch {
     /// [`Error::System`] if there is no netlink socket to be had. That there is such an interface
     /// is not checked.
     pub fn open(ifindex: IfIndex) -> Result<Self> {
-        let groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR;
-        let socket = Socket::watch(None, groups)
+        let groups = libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR;
+        let socket = Socket::watch(None, groups.cast_unsigned())
             .map_err(|errno| Error::system("watch", object(ifindex), errno))?;
         Ok(Self { socket, ifindex })
     }
@@ -62,8 +54,8 @@ impl AsFd for InterfaceWatch {
 
 /// `struct ifinfomsg` and `struct ifaddrmsg` both have the index in their second four bytes.
 fn concerns(message: &Message<'_>, ifindex: IfIndex) -> bool {
-    let about_links =
-        [RTM_NEWLINK, RTM_DELLINK, RTM_NEWADDR, RTM_DELADDR].contains(&message.message_type());
+    let about_links = [libc::RTM_NEWLINK, libc::RTM_DELLINK, libc::RTM_NEWADDR, libc::RTM_DELADDR]
+        .contains(&message.message_type());
     let index = message.payload().get(4..).and_then(number);
     about_links && index.is_none_or(|index| index == ifindex.0)
 }

@@ -25,18 +25,14 @@ use crate::units::IfIndex;
 
 /// `NFNLGRP_NFTABLES` is group 7.
 const NFTABLES_GROUP: u32 = 1 << (7 - 1);
-const RTMGRP_LINK: u32 = 0x1;
-const RTMGRP_TC: u32 = 0x8;
-const RTMGRP_IPV4_RULE: u32 = 0x80;
 /// `RTNLGRP_IPV6_RULE` is group 19.
 const RTMGRP_IPV6_RULE: u32 = 1 << (19 - 1);
 /// `RTNLGRP_IPV4_NETCONF` is group 24: multicast forwarding.
 const RTMGRP_IPV4_NETCONF: u32 = 1 << (24 - 1);
 /// `RTNLGRP_IPV6_NETCONF` is group 25.
 const RTMGRP_IPV6_NETCONF: u32 = 1 << (25 - 1);
-const ROUTING_GROUPS: u32 = RTMGRP_LINK
-    | RTMGRP_TC
-    | RTMGRP_IPV4_RULE
+const ROUTING_GROUPS: u32 = (libc::RTMGRP_LINK | libc::RTMGRP_TC | libc::RTMGRP_IPV4_RULE)
+    .cast_unsigned()
     | RTMGRP_IPV6_RULE
     | RTMGRP_IPV4_NETCONF
     | RTMGRP_IPV6_NETCONF;
