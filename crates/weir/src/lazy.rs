@@ -432,12 +432,15 @@ impl Server {
     /// What the kernel would do to packets first.
     fn bypassed(&mut self) -> Option<String> {
         let interfaces = lock(&self.interfaces).clone();
-        let names = interfaces.iter().filter_map(|each| name_of(&self.links, *each).transpose());
-        let names = match names.collect::<Result<Vec<_>>>() {
-            Ok(names) => names,
+        let named = interfaces.iter().filter_map(|ifindex| {
+            let name = name_of(&self.links, *ifindex).transpose()?;
+            Some(name.map(|name| (*ifindex, name)))
+        });
+        let named = match named.collect::<Result<Vec<_>>>() {
+            Ok(named) => named,
             Err(error) => return Some(error.to_string()),
         };
-        let found = self.filters.read(&names);
+        let found = self.filters.read(&named);
         let first = found.first()?;
         let others = match found.len() {
             1 => String::new(),

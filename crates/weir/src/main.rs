@@ -37,6 +37,7 @@ mod journal;
 mod key;
 mod knob;
 mod lazy;
+mod link;
 mod lock;
 mod metrics;
 mod named_file;

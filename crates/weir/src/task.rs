@@ -1,13 +1,14 @@
 //! Who a process number belongs to: numbers are reused, so a number alone names nobody.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 use weir_bpf::sys::stat::Stat;
 
 use crate::error::Error;
+use crate::ready;
 
 /// A process or kernel thread that cannot be mistaken for a later one with the same number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,9 +63,8 @@ impl Held {
 
     /// Its number, while it lives.
     pub fn living(&self) -> Option<Pid> {
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let ended = poll(&mut [PollFd::new(&self.pidfd, PollFlags::IN)], Some(&now));
-        (ended == Ok(0)).then_some(self.pid)
+        let ended = ready::wait([self.pidfd.as_fd()], Some(Duration::ZERO));
+        ended.is_ok_and(|ended| !ended[0]).then_some(self.pid)
     }
 }
 

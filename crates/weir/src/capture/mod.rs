@@ -1,7 +1,6 @@
 //! `weir capture`: an interface's packets to a file, or counted.
 
 pub mod args;
-pub mod link;
 mod output;
 mod print;
 
@@ -13,7 +12,6 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
 use weir_bpf::filter::Filter;
 use weir_bpf::programs;
 use weir_bpf::sys::caps::Capability;
@@ -23,14 +21,15 @@ use weir_bpf::tap::{Options, Reader, SNAPLEN_MAX, Tap, Tapped};
 use weir_bpf::units::IfIndex;
 
 use self::args::{CaptureArgs, Direction, Place};
-use self::link::{find, link_of};
 use self::output::{Interface, Output};
 use self::print::{Ending, Printer};
 use crate::error::{Error, Result};
+use crate::link::{find, link_of, unless_back};
 use crate::privilege;
 use crate::ready;
 use crate::signals::Signals;
 
+const COMMAND: &str = "weir capture";
 /// For the tap's programs, its socket and, while it lasts, the interface's promiscuous mode.
 const NEEDED: [Capability; 4] =
     [Capability::NetAdmin, Capability::NetRaw, Capability::Bpf, Capability::Perfmon];
@@ -51,12 +50,12 @@ const BELIEVED: Duration = Duration::from_secs(2);
 /// Without the privilege, if the interface, the filter or the file is not to be had, or if either does not last.
 /// What has been captured until then is in the file.
 pub fn run(args: &CaptureArgs) -> Result<()> {
-    privilege::check_for("weir capture", &NEEDED)?;
+    privilege::check_for(COMMAND, &NEEDED)?;
     refuse(args)?;
     let signals = Signals::catch()?;
-    let ifindex = find("weir capture", &args.interface)?;
+    let ifindex = find(COMMAND, &args.interface)?;
     let name = Links::open()?.name(ifindex)?;
-    let (link, filter) = (link_of("weir capture", &name)?, filter(args, &name)?);
+    let (link, filter) = (link_of(COMMAND, &name)?, filter(args, &name)?);
     let options = options(args, link.comes_back);
     let mut tap = Tap::load(&options, filter.as_ref())?;
     let filter = filter.map(|filter| filter.text().to_owned());
@@ -280,15 +279,8 @@ impl Session<'_> {
     }
 
     fn check_interface(&self) -> Result<()> {
-        let Err(error) = self.tap.check() else { return Ok(()) };
         let name = &self.args.interface;
-        if Errno::from_io_error(&error) == Some(Errno::NETDOWN)
-            && find("weir capture", name).is_ok()
-        {
-            // It was down for a moment; the socket goes on.
-            return Ok(());
-        }
-        Err(lost(name, &error))
+        unless_back(COMMAND, name, self.tap.check()).map_err(|error| lost(name, &error))
     }
 
     /// Reads what is left in the ring, ends the file, and says what there was.

@@ -24,7 +24,6 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use weir_bpf::alarm::{Alarm, Rings};
 use weir_bpf::gate::QueueProbe;
 use weir_bpf::input::Inputs;
@@ -39,6 +38,7 @@ use crate::deferral::Deferral;
 use crate::error::{Error, Result};
 use crate::joined::Joined;
 use crate::knob;
+use crate::ready;
 use crate::shares::ShareSettings;
 use crate::task::{Held, Task};
 use look::{Common, Look};
@@ -271,10 +271,8 @@ fn listen(mut rings: Rings, ended: &PipeReader, shared: &Shared) {
     let _ = sched::set_fifo_current_thread(PRIORITY);
     let mut pulse = Pulse::begin();
     loop {
-        let mut fds = [PollFd::new(&rings, PollFlags::IN), PollFd::new(ended, PollFlags::IN)];
-        let timeout = Timespec::try_from(pulse.due()).ok();
-        let polled = poll(&mut fds, timeout.as_ref());
-        if !fds[1].revents().is_empty() {
+        let ready = ready::wait([rings.as_fd(), ended.as_fd()], Some(pulse.due()));
+        if ready.as_ref().is_ok_and(|ready| ready[1]) {
             return;
         }
         let looks = lock(&shared.looks);
@@ -287,7 +285,7 @@ fn listen(mut rings: Rings, ended: &PipeReader, shared: &Shared) {
                 looks.values().for_each(|look| look.wake());
             }
         }
-        if polled.is_err() {
+        if ready.is_err() {
             std::thread::sleep(pulse.due());
         }
         pulse.beat(&looks, shared);

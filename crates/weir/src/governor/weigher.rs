@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 use std::io::{PipeReader, PipeWriter};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use weir_bpf::channels::Channel;
 use weir_bpf::sync::lock;
 use weir_bpf::sys::sched;
@@ -17,6 +17,7 @@ use super::receivers::{self, Receivers};
 use crate::error::{Error, Result};
 use crate::joined::Joined;
 use crate::owners::{self, Owner, Owners};
+use crate::ready;
 
 /// How often it looks anew while somebody wants to know.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -73,12 +74,9 @@ impl Weigher {
 
 /// Waits so long, or until it is called; whether it is to go on.
 fn goes_on(ended: &PipeReader, receivers: Option<&Receivers>, time: Duration) -> bool {
-    let called = receivers.map(|all| PollFd::from_borrowed_fd(all.called(), PollFlags::IN));
-    let mut fds: Vec<PollFd<'_>> =
-        [PollFd::new(ended, PollFlags::IN)].into_iter().chain(called).collect();
+    let fds = [ended.as_fd()].into_iter().chain(receivers.map(Receivers::called));
     // Whoever interrupts it has it look a little sooner.
-    let _ = poll(&mut fds, Timespec::try_from(time).ok().as_ref());
-    fds[0].revents().is_empty()
+    !ready::wait(fds, Some(time)).is_ok_and(|ready| ready[0])
 }
 
 /// Where the kernel does not tell who has a socket open, all weigh the same.

@@ -8,7 +8,6 @@ use std::cell::RefCell;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
 use weir_bpf::accounts::monotonic_now;
 use weir_bpf::filter::Filter;
 use weir_bpf::sys::caps::Capability;
@@ -18,8 +17,8 @@ use weir_bpf::trace::{Reader, Trace};
 use self::args::TraceArgs;
 use self::path::{GIVE_UP, Paths, Times};
 use self::print::Printer;
-use crate::capture::link::{find, link_of};
 use crate::error::{Error, Result};
+use crate::link::{find, link_of, unless_back};
 use crate::privilege;
 use crate::ready;
 use crate::signals::Signals;
@@ -129,15 +128,10 @@ impl Session<'_> {
     }
 
     fn check_interface(&self) -> Result<()> {
-        let Err(error) = self.trace.check() else { return Ok(()) };
         let name = &self.args.interface;
-        if Errno::from_io_error(&error) == Some(Errno::NETDOWN) && find(COMMAND, name).is_ok() {
-            // It was down for a moment; the socket goes on.
-            return Ok(());
-        }
-        Err(Error::refused(
-            format!("{name} is down or gone ({error})"),
-            "start again when it is back",
-        ))
+        unless_back(COMMAND, name, self.trace.check()).map_err(|error| {
+            let what = format!("{name} is down or gone ({error})");
+            Error::refused(what, "start again when it is back")
+        })
     }
 }

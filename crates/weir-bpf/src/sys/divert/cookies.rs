@@ -24,7 +24,7 @@ impl CookieFilters {
         let (ifindex, name) = interface;
         not_asked_for()
             .or_else(rules::beyond_default)
-            .or_else(|| tc::anything(name))
+            .or_else(|| tc::anything(interface))
             .or_else(|| programs::at(*ifindex, name, Hook::Egress))
             .or_else(|| if native { cannot_send(interface) } else { None })
             .or_else(|| {

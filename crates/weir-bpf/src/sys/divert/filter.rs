@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
+use super::forward::Interface;
 use super::on_the_way::{OnTheWay, reverse_path, unlisted};
 use super::watch::rest_since;
 use super::way::Way;
@@ -26,14 +27,13 @@ pub struct Filters {
 
 impl Filters {
     /// One line for each, in the calling thread's network namespace; what cannot be read counts.
-    pub fn read(&mut self, interfaces: &[String]) -> Vec<String> {
+    pub fn read(&mut self, interfaces: &[Interface]) -> Vec<String> {
         let begun = own_cpu_time();
-        let mut found = self.on_the_way.read(Way::In, interfaces);
-        found.extend(interfaces.iter().flat_map(|interface| tc::anything(interface)));
-        found.extend(
-            interfaces.iter().filter_map(|interface| reverse_path(interface, "lazy sockets")),
-        );
-        found.extend(interfaces.iter().filter_map(|interface| ipv6_is_off(interface)));
+        let names: Vec<String> = interfaces.iter().map(|(_, name)| name.clone()).collect();
+        let mut found = self.on_the_way.read(Way::In, &names);
+        found.extend(interfaces.iter().filter_map(tc::anything));
+        found.extend(names.iter().filter_map(|name| reverse_path(name, "lazy sockets")));
+        found.extend(names.iter().filter_map(|name| ipv6_is_off(name)));
         found.extend(unlisted());
         self.rest = rest_since(begun);
         found

@@ -2,15 +2,14 @@
 
 use netlink_packet_core::NLM_F_DUMP;
 use netlink_packet_route::tc::TcHandle;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice, socket_with};
 
 use super::diversion::Diversion;
+use super::forward::Interface;
 use super::kind::DiversionKind;
 use crate::sys::netlink::{Attributes, ask_route};
 use crate::sys::tc::{Hook, Listed, filters_at, queueing_disciplines};
 use crate::units::IfIndex;
 
-const TCA_OPTIONS: u16 = 2;
 const TCA_ACT_KIND: u16 = 1;
 const TCA_BPF_ID: u16 = 11;
 const TCA_BPF_NAME: u16 = 7;
@@ -38,16 +37,11 @@ fn dump(ifindex: IfIndex) -> rustix::io::Result<Vec<Listed>> {
 
 /// Filters of an interface that may drop packets, a line if there are any. BPF programs that are not weir's count as
 /// diversions.
-pub(super) fn anything(interface: &str) -> Option<String> {
-    let read = || {
-        let asking =
-            socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
-        dump(IfIndex(netdevice::name_to_index(asking, interface)?))
-    };
+pub(super) fn anything((ifindex, interface): &Interface) -> Option<String> {
     let is_filter = |filter: &Listed| {
-        filter.kind() != "bpf" && !filter.attributes().within(TCA_OPTIONS).is_empty()
+        filter.kind() != "bpf" && !filter.attributes().within(libc::TCA_OPTIONS).is_empty()
     };
-    match read() {
+    match dump(*ifindex) {
         Ok(filters) if filters.iter().any(is_filter) => Some(format!(
             "{interface} has tc filters at ingress (`tc filter show dev {interface} ingress`)"
         )),
@@ -105,7 +99,7 @@ pub(super) fn filters(ifindex: IfIndex, own_programs: &[u32]) -> Vec<Diversion> 
 
 fn judge(filter: &Listed, own_programs: &[u32]) -> Vec<Diversion> {
     let kind = filter.kind();
-    let options = filter.attributes().within(TCA_OPTIONS);
+    let options = filter.attributes().within(libc::TCA_OPTIONS);
     let preference = filter.header.info >> 16;
     let place = format!("tc filter {kind} with preference {preference} at ingress");
     let Some((_, actions)) = ACTIONS.iter().find(|(name, _)| *name == kind) else {

@@ -4,10 +4,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::thread;
 
-use super::super::{Filters, ForwardFilters, cgroup_programs};
+use super::super::{Filters, ForwardFilters, Interface, cgroup_programs};
 use super::*;
 use crate::sys::caps::{self, CapabilitySet};
 use crate::sys::test_support::wait_until;
+
+fn named(interface: &str) -> Interface {
+    (Links::open().unwrap().index(interface).unwrap(), interface.into())
+}
 
 #[test]
 fn ipv6_that_is_off_drops_what_is_for_other_interfaces_addresses() {
@@ -18,7 +22,7 @@ fn ipv6_that_is_off_drops_what_is_for_other_interfaces_addresses() {
             links.set_up(links.index(name).unwrap()).unwrap();
         }
         let told = || {
-            let found = Filters::default().read(&["near".to_owned()]);
+            let found = Filters::default().read(&[named("near")]);
             found.into_iter().filter(|line| line.contains("IPv6")).collect::<Vec<_>>()
         };
         assert_eq!(told(), [] as [&str; 0]);
@@ -41,7 +45,7 @@ fn rules_of_another_interface_are_those_of_its_own() {
         sh("nft 'table netdev n { chain c { type filter hook ingress device far priority 0; drop; }; }'");
         let mut filters = Filters::default();
         let mut told = |name: &str| {
-            filters.read(&[name.to_owned()]).iter().any(|line| line.contains("table netdev n"))
+            filters.read(&[named(name)]).iter().any(|line| line.contains("table netdev n"))
         };
         assert_eq!(["near", "far", "near"].map(&mut told), [false, true, false]);
     });
@@ -52,7 +56,7 @@ fn rules_of_another_interface_are_those_of_its_own() {
 fn own_prefixes_are_no_sources() {
     Sandbox::new().run(|| {
         Links::open().unwrap().create_veth("near", "far", None).unwrap();
-        let told = || Filters::default().read(&["near".to_owned()]);
+        let told = || Filters::default().read(&[named("near")]);
         sh("ip link set lo up");
         assert_eq!(told(), [] as [&str; 0]);
         sh("ip route add local 198.19.8.0/24 dev lo");

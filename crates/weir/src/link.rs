@@ -1,6 +1,9 @@
 //! The interface whose packets a command takes.
 
+use std::io;
+
 use pcap_file::DataLink;
+use rustix::io::Errno;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::units::IfIndex;
@@ -32,6 +35,18 @@ pub fn find(command: &str, ifname: &str) -> Result<IfIndex> {
         format!("{ifname} is down, so no packet comes by"),
         format!("`ip link set {ifname} up` brings it up"),
     ))
+}
+
+/// What has happened to the interface, by what its packet socket says; nothing, where it was down for a moment: the
+/// socket goes on.
+///
+/// # Errors
+/// That it is down or gone.
+pub fn unless_back(command: &str, ifname: &str, checked: io::Result<()>) -> io::Result<()> {
+    let is_back = |error: &io::Error| {
+        Errno::from_io_error(error) == Some(Errno::NETDOWN) && find(command, ifname).is_ok()
+    };
+    checked.or_else(|error| if is_back(&error) { Ok(()) } else { Err(error) })
 }
 
 /// What an interface's packets begin with.
