@@ -26,7 +26,7 @@ use crate::rundir::{RUN_DIR, RunDir};
 use crate::sleep::SleepStatus;
 use crate::softirq::{CpuShares, LimitStatus};
 use crate::status::{DiversionStatus, InterfaceStatus, Overview};
-use crate::threading::SET_BACK;
+use crate::threading::NotThreaded;
 use crate::walls::WallStatus;
 
 /// What `--check` exits with if it cannot tell how things stand.
@@ -121,8 +121,8 @@ fn shortcoming(status: &InterfaceStatus) -> Option<String> {
     if status.policy != Policy::On {
         return Some("its policy discards nothing".into());
     }
-    if status.not_threaded.as_deref() == Some(SET_BACK) {
-        return Some(format!("{SET_BACK}, so NAPI is in softirq"));
+    if let Some(why @ NotThreaded::SetBack) = &status.not_threaded {
+        return Some(format!("{why}, so NAPI is in softirq"));
     }
     if let Some(past) = bypass::shortcoming(status.attach, status.bypassed) {
         return Some(past);

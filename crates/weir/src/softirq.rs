@@ -15,6 +15,7 @@ use weir_policy::Settings;
 
 use crate::error::Result;
 use crate::governor::Governors;
+use crate::threading::NotThreaded;
 
 /// What the limit does on one interface: for `weir status`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -168,7 +169,7 @@ impl Drop for Limit {
 }
 
 /// For a person: why an interface is polled in softirqs, and what becomes of processes beside it.
-pub fn in_softirq(why: &str, limit: Option<&Limit>, limited: Result<()>) -> String {
+pub fn in_softirq(why: &NotThreaded, limit: Option<&Limit>, limited: Result<()>) -> String {
     let then = match (limit, limited) {
         (Some(limit), _) => format!(
             "of a CPU that processes want, it takes {}% at most",

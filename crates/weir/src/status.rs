@@ -28,6 +28,7 @@ use crate::rundir::{PRIVATE, RUN_DIR, RunDir};
 use crate::sample::{Drops, Rates};
 use crate::sleep::SleepStatus;
 use crate::softirq::LimitStatus;
+use crate::threading::NotThreaded;
 use crate::walls::WallStatus;
 
 /// Version of the shape of everything that is printed as JSON.
@@ -87,7 +88,7 @@ pub struct InterfaceStatus {
     /// What input's share is for.
     pub prefer: Prefer,
     /// Why NAPI is not polled by threads; `null` if it is.
-    pub not_threaded: Option<String>,
+    pub not_threaded: Option<NotThreaded>,
     /// Why the gate answers no connection requests by SYN cookie; `null` if it does while a CPU is short.
     #[serde(default)]
     pub no_syn_cookies: Option<String>,

@@ -1,6 +1,9 @@
 //! The `threaded` attribute of an interface, and how to put it back.
 
+use std::fmt;
+
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 use weir_bpf::attach::{AttachMode, DoNothing};
 use weir_bpf::sys::ethtool;
 
@@ -9,8 +12,59 @@ use crate::host::Host;
 
 /// The attribute below `/sys/class/net/IFACE/`.
 pub const THREADED: &str = "threaded";
-/// Why the interface is polled by threads no longer.
-pub const SET_BACK: &str = "somebody has set `threaded` to 0";
+
+/// Why threads do not poll an interface. The status has it as text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", from = "String")]
+pub enum NotThreaded {
+    /// Nothing refuses threads.
+    Chosen,
+    /// They are to poll as soon as they are needed.
+    Resting,
+    /// It is not switched in shadow.
+    InShadow,
+    /// They did, until somebody else switched it.
+    SetBack,
+    /// None of them could be governed (`NAPI_STATE_NO_BUSY_POLL`: WireGuard, `gro_cells_init()`).
+    Nameless,
+    /// They are there, but the kernel keeps packets whose sender could have had TSO from a veth's NAPI
+    /// (`veth_skb_is_eligible_for_napi()`).
+    Unpolled,
+    /// It is refused.
+    Refused(String),
+}
+
+impl fmt::Display for NotThreaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Chosen => "as `napi` says",
+            Self::Resting => "until something is wrong and it takes much of a CPU",
+            Self::InShadow => "the policy is shadow, which turns nothing",
+            Self::SetBack => "somebody has set `threaded` to 0",
+            Self::Nameless => {
+                "the driver's NAPI instances have no numbers, by which the kernel would name their threads"
+            }
+            Self::Unpolled => {
+                "its peer has TSO, and a veth's NAPI then gets no packets: `ethtool -K PEER tso off` changes that"
+            }
+            Self::Refused(why) => why,
+        })
+    }
+}
+
+impl From<NotThreaded> for String {
+    fn from(why: NotThreaded) -> Self {
+        why.to_string()
+    }
+}
+
+impl From<String> for NotThreaded {
+    fn from(text: String) -> Self {
+        use NotThreaded::{Chosen, InShadow, Nameless, Refused, Resting, SetBack, Unpolled};
+        let known = [Chosen, Resting, InShadow, SetBack, Nameless, Unpolled];
+        known.into_iter().find(|why| why.to_string() == text).unwrap_or(Refused(text))
+    }
+}
 
 /// The attribute's value now.
 ///
@@ -50,11 +104,11 @@ pub fn put_back(host: &Host, interface: &str, old: &str) -> Result<()> {
 }
 
 /// Why the interface cannot be polled by threads.
-pub fn refusal(interface: &str, error: &Error) -> String {
-    match error {
+pub fn refusal(interface: &str, error: &Error) -> NotThreaded {
+    NotThreaded::Refused(match error {
         Error::Kernel(kernel) if kernel.errno() == Some(Errno::OPNOTSUPP) => no_napi(interface),
         _ => error.to_string(),
-    }
+    })
 }
 
 fn no_napi(interface: &str) -> String {
@@ -69,5 +123,19 @@ fn no_napi(interface: &str) -> String {
                       weight"
             .into(),
         _ => "the driver has no NAPI that threads could poll".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_status_says_is_understood() {
+        for why in [NotThreaded::SetBack, NotThreaded::Resting, NotThreaded::Refused("x".into())] {
+            let text = serde_json::to_string(&why).unwrap();
+            assert_eq!(text, format!("{:?}", why.to_string()));
+            assert_eq!(serde_json::from_str::<NotThreaded>(&text).unwrap(), why);
+        }
     }
 }

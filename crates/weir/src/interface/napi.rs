@@ -16,20 +16,7 @@ use crate::journal::TurnedKnob;
 use crate::knob::Knob;
 use crate::softirq::{Limit, in_softirq};
 use crate::task;
-use crate::threading::{self, SET_BACK, THREADED};
-
-/// Why NAPI is in softirq where nothing refuses threads.
-const CHOSEN: &str = "as `napi` says";
-/// Why it is where threads are to poll as soon as they are needed.
-const RESTING: &str = "until something is wrong and it takes much of a CPU";
-/// Why it is not switched in shadow.
-const IN_SHADOW: &str = "the policy is shadow, which turns nothing";
-/// Why it is not where none of its threads could be governed (`NAPI_STATE_NO_BUSY_POLL`: WireGuard, `gro_cells_init()`).
-const NAMELESS: &str =
-    "the driver's NAPI instances have no numbers, by which the kernel would name their threads";
-/// Why they do not poll although they are there: the kernel keeps packets whose sender could have had TSO from a veth's
-/// NAPI (`veth_skb_is_eligible_for_napi()`).
-const UNPOLLED: &str = "its peer has TSO, and a veth's NAPI then gets no packets: `ethtool -K PEER tso off` changes that";
+use crate::threading::{self, NotThreaded, THREADED};
 
 /// By what an interface is polled.
 #[derive(Default)]
@@ -37,7 +24,7 @@ pub(super) struct Polled {
     /// As the settings say, or it was.
     switched: bool,
     /// Why threads do not, if they do not.
-    pub(super) not_threaded: Option<String>,
+    pub(super) not_threaded: Option<NotThreaded>,
     /// The CPU time of each of its threads until the last tick, and what one of them took at most in the second before.
     ran: BTreeMap<i32, Nanos>,
     took: Nanos,
@@ -48,7 +35,7 @@ pub(super) struct Polled {
 impl Polled {
     /// Whether threads do not, and will not.
     pub(super) fn never_by_threads(&self) -> bool {
-        self.not_threaded.as_deref().is_some_and(|why| why != RESTING)
+        self.not_threaded.as_ref().is_some_and(|why| *why != NotThreaded::Resting)
     }
 }
 
@@ -64,7 +51,7 @@ impl Protected {
             let limited = self.limit();
             in_softirq(&why, self.limit.as_ref(), limited)
         } else {
-            why
+            why.to_string()
         };
         console.say(&format!("{}: {said}", self.interface()));
         Ok(())
@@ -77,7 +64,7 @@ impl Protected {
         }
         if self.settings.policy == Policy::Shadow {
             self.polled.switched = true;
-            self.polled.not_threaded = (!self.is_threaded()).then(|| IN_SHADOW.into());
+            self.polled.not_threaded = (!self.is_threaded()).then_some(NotThreaded::InShadow);
             return Ok(());
         }
         // Where nothing tells when threads are needed, they are from the start.
@@ -91,7 +78,7 @@ impl Protected {
     }
 
     /// Why threads do not, if they do not.
-    fn poll_by(&mut self, wanted: Napi) -> Result<Option<String>> {
+    fn poll_by(&mut self, wanted: Napi) -> Result<Option<NotThreaded>> {
         match self.turn(wanted) {
             Ok(turned) => (self.polled.switched, self.threaded) = (true, turned),
             Err(error) => {
@@ -101,10 +88,10 @@ impl Protected {
             }
         }
         match wanted {
-            Napi::Softirq => Ok(Some(CHOSEN.into())),
+            Napi::Softirq => Ok(Some(NotThreaded::Chosen)),
             Napi::Auto if !self.is_threaded() => {
                 let on = self.settings.policy == Policy::On;
-                Ok(Some(if on { RESTING } else { CHOSEN }.into()))
+                Ok(Some(if on { NotThreaded::Resting } else { NotThreaded::Chosen }))
             }
             Napi::Threads | Napi::Auto => {
                 let appeared = self.threads.appear(&self.claim.journal, self.claim.ifindex);
@@ -114,15 +101,17 @@ impl Protected {
     }
 
     /// What looking for threads came to: softirqs poll if they are refused, or none is there and they are `due`; why.
-    fn unless_refused(&mut self, looked: Result<()>, due: bool) -> Result<Option<String>> {
+    fn unless_refused(&mut self, looked: Result<()>, due: bool) -> Result<Option<NotThreaded>> {
         match looked {
             Err(Error::Kernel(refused @ weir_bpf::Error::Refused { .. })) => {
-                Ok(Some(self.go_without_threads(refused.to_string())))
+                let why = NotThreaded::Refused(refused.to_string());
+                Ok(Some(self.go_without_threads(why)))
             }
             Err(error) => Err(error),
             Ok(()) if due && self.threads.pids().is_empty() && self.is_up() => {
                 let sees = task::sees_kernel_threads();
-                let why = if sees { NAMELESS.into() } else { task::unseen().to_string() };
+                let unseen = || NotThreaded::Refused(task::unseen().to_string());
+                let why = if sees { NotThreaded::Nameless } else { unseen() };
                 Ok(Some(self.go_without_threads(why)))
             }
             Ok(()) => Ok(None),
@@ -153,7 +142,7 @@ impl Protected {
     }
 
     /// Lets softirqs poll where threads do that cannot be governed; why.
-    fn go_without_threads(&mut self, why: String) -> String {
+    fn go_without_threads(&mut self, why: NotThreaded) -> NotThreaded {
         self.threads.put_back();
         let interface = self.claim.interface();
         let read = || threading::read(&self.host, &interface);
@@ -190,16 +179,16 @@ impl Protected {
             Ok(())
         };
         let some = looked.is_ok() && !self.threads.pids().is_empty();
-        let why = match self.polled.not_threaded.as_deref() {
-            None if !threaded && self.settings.napi == Napi::Softirq => Some(CHOSEN.into()),
-            None if !threaded => Some(SET_BACK.into()),
+        let why = match &self.polled.not_threaded {
+            None if !threaded && self.settings.napi == Napi::Softirq => Some(NotThreaded::Chosen),
+            None if !threaded => Some(NotThreaded::SetBack),
             None if self.settings.policy != Policy::Shadow => {
                 match self.unless_refused(looked, self.ticks_since_change >= FOLLOW_UP_TICKS)? {
                     None => return Ok(()),
                     why => why,
                 }
             }
-            Some(why) if why != UNPOLLED && threaded && some => None,
+            Some(why) if *why != NotThreaded::Unpolled && threaded && some => None,
             _ => return looked,
         };
         self.be_polled_by(why);
@@ -215,11 +204,11 @@ impl Protected {
         let still = self.polled.took == Nanos::ZERO;
         let for_nothing = replace(&mut self.polled.came_for_nothing, still && came) && still;
         let is_veth = || ethtool::driver(&self.interface()).is_ok_and(|driver| driver == "veth");
-        match self.polled.not_threaded.as_deref() {
+        match &self.polled.not_threaded {
             None if for_nothing && !self.threads.pids().is_empty() && is_veth() => {
-                self.be_polled_by(Some(UNPOLLED.into()));
+                self.be_polled_by(Some(NotThreaded::Unpolled));
             }
-            Some(UNPOLLED) if !still => self.be_polled_by(None),
+            Some(NotThreaded::Unpolled) if !still => self.be_polled_by(None),
             _ => {}
         }
     }
@@ -227,12 +216,14 @@ impl Protected {
     /// Has threads poll from now on, if they are to while they are needed, and are. Only that they cannot is told: a
     /// flood that comes and goes is not to fill a log.
     pub fn follow_need(&mut self) {
-        let rests = self.polled.not_threaded.as_deref() == Some(RESTING) && self.limit.is_some();
+        let rests = self.polled.not_threaded == Some(NotThreaded::Resting) && self.limit.is_some();
         if !rests || !self.limiter.takes_much() || !self.is_up() {
             return;
         }
         let threads = self.poll_by(Napi::Threads);
-        match threads.unwrap_or_else(|error| Some(self.go_without_threads(error.to_string()))) {
+        match threads.unwrap_or_else(|error| {
+            Some(self.go_without_threads(NotThreaded::Refused(error.to_string())))
+        }) {
             None => drop(self.set_polled(None)),
             why => self.be_polled_by(why),
         }
@@ -249,18 +240,18 @@ impl Protected {
         }
         self.threads.put_back();
         self.threaded = None;
-        if let Err(error) = self.set_polled(Some(RESTING.into())) {
-            self.news.push(in_softirq(RESTING, None, Err(error)));
+        if let Err(error) = self.set_polled(Some(NotThreaded::Resting)) {
+            self.news.push(in_softirq(&NotThreaded::Resting, None, Err(error)));
         }
     }
 
-    fn set_polled(&mut self, not_threaded: Option<String>) -> Result<()> {
+    fn set_polled(&mut self, not_threaded: Option<NotThreaded>) -> Result<()> {
         self.polled.not_threaded = not_threaded;
         self.limit()
     }
 
     /// By threads from now on, or by softirqs, and why.
-    fn be_polled_by(&mut self, not_threaded: Option<String>) {
+    fn be_polled_by(&mut self, not_threaded: Option<NotThreaded>) {
         let limited = self.set_polled(not_threaded);
         self.news.push(match &self.polled.not_threaded {
             Some(why) => in_softirq(why, self.limit.as_ref(), limited),
