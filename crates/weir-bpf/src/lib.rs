@@ -3,19 +3,22 @@
 //! - [`gate`]: the gate, loaded and attached; [`probe`]: what teaches it;
 //! - [`attach`], [`clsact`]: where a gate is attached; [`programs`]: whose else is there;
 //! - [`features`]: what this kernel lacks;
+//! - [`alarm`]: whether gates sleep, and what wakes them;
 //! - [`counters`]: what the gate has seen, by reason; [`channels`]: by channel, which [`prune`] keeps few;
+//!   [`samples`]: samples of what it discards;
 //! - [`input`], [`softirq`]: what network input costs its CPU, polled by a thread or in softirqs;
 //! - [`accounts`]: what it costs channel by channel, and may;
 //! - [`screen`]: queues of user-mode screens, and what goes there; [`egress`]: those of egress interfaces;
-//! - [`lazy`]: rings of lazy sockets;
+//! - [`lazy`]: rings of lazy sockets; [`forward`]: the fast path of forwarding;
 //! - [`holders`]: which processes have which sockets open;
-//! - [`tap`]: a capture's packets, by way of a [`filter`];
+//! - [`tap`]: a capture's packets, by way of a [`filter`]; [`trace`]: the way of single packets;
 //! - [`wall`]: the kernel half of a user-mode screen;
 //! - [`explain`]: what the gate makes of one packet; [`parser`]: its parser alone, for tests;
 //! - [`traffic`]: the lab's load generator; [`replies`]: when it had which reply;
 //!   [`steps`]: when its packets were where on their way to a receiver;
 //! - [`bare`], [`poll_cost`], [`test_run`]: what the lab measures the gate's cost with;
-//! - [`sync`]: locks; [`verdict`]: what the gate decides and why; [`printable`]: foreign text, safe for a terminal;
+//! - [`verdict`]: what the gate decides and why; [`units`]: numbers with their units; [`cpulist`]: lists of CPUs;
+//!   [`printable`]: foreign text, safe for a terminal; [`sync`]: locks; [`error`]: what goes wrong;
 //! - [`sys`]: network namespaces, links, NAPI threads, scheduling, shared memory.
 
 /// Numbers that the kernel half declares in its headers, which say what they are.

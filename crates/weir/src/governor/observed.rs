@@ -10,7 +10,7 @@ use weir_policy::{Regime, Weight};
 
 /// A thread of the governor's that is so late does not live.
 pub const LIVELY: Duration = Duration::from_millis(350);
-/// The listener's real-time priority, the lowest: it preempts processes, and nobody's real-time work.
+/// The real-time priority of the governor's threads, the lowest: they preempt processes, and nobody's real-time work.
 pub const PRIORITY: u8 = 1;
 
 /// What the governor does with one NAPI thread: for `weir status`.
