@@ -42,6 +42,10 @@ pub enum Knob {
         /// Its policy before; records of earlier versions have none.
         #[serde(default)]
         old_policy: SchedPolicy,
+        /// How long it ran at a time, be that its own or the kernel's usual time; kernels before 6.12 and records of
+        /// earlier versions do not tell.
+        #[serde(default)]
+        old_slice: Option<Nanos>,
         /// What weir sets first.
         new: Nice,
         /// Whether the governor moves it from there.
@@ -196,8 +200,9 @@ impl Knob {
             Self::Threaded { old, .. } => threading::put_back(host, interface, old)?,
             Self::Rps { queue, old } => host.sysfs.write(interface, &rps::attribute(queue), old)?,
             Self::Deferral { old } => old.write(host, interface)?,
-            Self::Nice { thread, old, old_policy, governed, .. } => {
-                weigh_back(living(thread)?, *old, governed.then_some(*old_policy))?;
+            Self::Nice { thread, old, old_policy, old_slice, governed, .. } => {
+                let governed = governed.then_some((*old_policy, *old_slice));
+                weigh_back(living(thread)?, *old, governed)?;
             }
             Self::Affinity { thread, old, .. } => sched::set_affinity(living(thread)?, old)?,
             Self::TcFilter { filter } => {
@@ -300,12 +305,16 @@ pub fn weigh(
     Ok(())
 }
 
-/// As it was; where it was governed, with its policy, and the usual slice.
-fn weigh_back(pid: Pid, nice: Nice, governed: Option<SchedPolicy>) -> Result<()> {
+/// As it was; where it was governed, with its policy and its slice.
+fn weigh_back(pid: Pid, nice: Nice, old: Option<(SchedPolicy, Option<Nanos>)>) -> Result<()> {
     // A real-time policy takes no nice value with it, but keeps one.
     sched::set_nice(pid, nice)?;
-    if let Some(policy) = governed {
+    if let Some((policy, slice)) = old {
         sched::set_weight(pid, policy, nice, None)?;
+        // The kernel does not tell a slice of the thread's own from the usual one, which it has now.
+        if slice.is_some() && sched::slice(pid)? != slice {
+            sched::set_weight(pid, policy, nice, slice)?;
+        }
     }
     Ok(())
 }
@@ -390,12 +399,36 @@ pub mod tests {
     }
 
     #[test]
+    fn a_thread_gets_its_own_slice_back() {
+        with_thread(|host, task, pid| {
+            for own in [None, Some(Nanos(7_000_000))] {
+                sched::set_weight(pid, SchedPolicy::Normal, Nice(0), own).unwrap();
+                let old_slice = sched::slice(pid).unwrap();
+                let knob = Knob::Nice {
+                    thread: task.clone(),
+                    old: Nice(0),
+                    old_policy: SchedPolicy::Normal,
+                    old_slice,
+                    new: Nice(0),
+                    governed: true,
+                };
+                let governors = Some(Nanos(100_000));
+                sched::set_weight(pid, SchedPolicy::Batch, Nice(3), governors).unwrap();
+                assert_eq!(knob.turn_back(host, NAME).unwrap(), Outcome::Restored);
+                assert_eq!(sched::slice(pid).unwrap(), old_slice);
+                assert!(old_slice.is_none() || own.is_none() || old_slice == own);
+            }
+        });
+    }
+
+    #[test]
     fn threads_are_put_back_only_from_what_weir_set() {
         with_thread(|host, task, pid| {
             let nice = |governed| Knob::Nice {
                 thread: task.clone(),
                 old: Nice(3),
                 old_policy: SchedPolicy::RoundRobin(5),
+                old_slice: None,
                 new: Nice(19),
                 governed,
             };

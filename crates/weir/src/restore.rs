@@ -153,7 +153,8 @@ mod tests {
             let mut state = State::new(&elsewhere, "moved", Task::current().unwrap()).unwrap();
             let (thread, old_policy) = (thread.clone(), SchedPolicy::Normal);
             let (old, new) = (Nice(0), Nice(7));
-            let nice = Knob::Nice { thread, old, old_policy, new, governed: false };
+            let nice =
+                Knob::Nice { thread, old, old_policy, old_slice: None, new, governed: false };
             state.knobs = vec![Knob::Threaded { old: "0".into(), new: "1".into() }, nice.clone()];
             sched::set_nice(pid, new).unwrap();
 

@@ -138,6 +138,7 @@ mod tests {
                 thread: thread.clone(),
                 old: Nice(0),
                 old_policy: SchedPolicy::Fifo(50),
+                old_slice: None,
                 new: Nice(19),
                 governed: true,
             },

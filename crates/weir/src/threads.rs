@@ -115,11 +115,14 @@ impl NapiThreads {
         if let Some(new) = self.settings.weight.at_first() {
             let old = sched::nice(pid)?;
             let is_governed = self.settings.weight == ThreadWeight::Governed;
-            let old_policy =
-                if is_governed { sched::policy(pid)? } else { sched::SchedPolicy::default() };
+            let (old_policy, old_slice) = if is_governed {
+                (sched::policy(pid)?, sched::slice(pid)?)
+            } else {
+                Default::default()
+            };
             if old != new || is_governed {
-                let governed = is_governed;
-                let knob = Knob::Nice { thread: task.clone(), old, old_policy, new, governed };
+                let (task, governed) = (task.clone(), is_governed);
+                let knob = Knob::Nice { thread: task, old, old_policy, old_slice, new, governed };
                 thread.knobs.push(journal.turn(knob)?);
             }
             if let Some(governors) = self.governors.as_ref().filter(|_| is_governed) {
@@ -252,18 +255,23 @@ mod tests {
             let settings = ThreadSettings { weight: ThreadWeight::Governed, cpus: None };
             let mut threads = NapiThreads::new(settings, None, Settings::default());
             let pid = napi::napi_threads(ifindex, "wt-threads").unwrap()[0].pid;
+            let slice = || sched::slice(pid).unwrap();
             let is = || (sched::policy(pid).unwrap(), sched::nice(pid).unwrap());
-            let set = |policy, nice| sched::set_weight(pid, policy, Nice(nice), None).unwrap();
-            set(sched::SchedPolicy::Normal, 5);
+            let set = |policy, nice, slice| {
+                sched::set_weight(pid, policy, Nice(nice), slice).unwrap();
+            };
+            set(sched::SchedPolicy::Normal, 5, Some(Nanos(7_000_000)));
+            let own = slice();
             for _ in 0..2 {
                 threads.refresh(&journal, ifindex).unwrap();
                 // As a governor would.
-                set(sched::SchedPolicy::Batch, 19);
+                set(sched::SchedPolicy::Batch, 19, None);
                 threads.follow(&journal, Vec::new()).unwrap();
                 assert_eq!(
                     (is(), journal.knobs()),
                     ((sched::SchedPolicy::Normal, Nice(5)), vec![])
                 );
+                assert_eq!(slice(), own);
             }
             assert_eq!(journal.report().restored.len(), 1, "told once");
         });

@@ -121,20 +121,8 @@ impl fmt::Display for SchedPolicy {
 /// # Errors
 ///
 /// [`Error::System`] if there is no such thread; [`Error::Refused`] for another policy, which weir could not set again.
-#[allow(unsafe_code)]
 pub fn policy(pid: Pid) -> Result<SchedPolicy> {
-    const SIZE: u32 = size_of::<libc::sched_attr>() as u32;
-    let mut attr = std::mem::MaybeUninit::<libc::sched_attr>::zeroed();
-    let pid_raw = pid.as_raw_nonzero().get();
-    // SAFETY: `attr` has as much room as is said, and outlives the call, which only writes it.
-    let answer =
-        unsafe { libc::syscall(libc::SYS_sched_getattr, pid_raw, attr.as_mut_ptr(), SIZE, 0) };
-    if answer != 0 {
-        let source = std::io::Error::last_os_error();
-        return Err(Error::system("read the policy of", object(pid), source));
-    }
-    // SAFETY: numbers, of which zeros are some, too.
-    let attr = unsafe { attr.assume_init() };
+    let attr = attributes(pid)?;
     let (policy, priority) = (attr.sched_policy.cast_signed(), attr.sched_priority);
     match policy {
         libc::SCHED_OTHER => Ok(SchedPolicy::Normal),
@@ -147,6 +135,34 @@ pub fn policy(pid: Pid) -> Result<SchedPolicy> {
             "give it the usual one: chrt --other --pid 0 PID",
         )),
     }
+}
+
+/// How long a thread runs at a time, at least, when others wait, be that its own or the kernel's usual time; none where
+/// its policy has no such time, and on kernels before 6.12.
+///
+/// # Errors
+///
+/// [`Error::System`] if there is no such thread.
+pub fn slice(pid: Pid) -> Result<Option<Nanos>> {
+    let attr = attributes(pid)?;
+    let is_fair = [libc::SCHED_OTHER, libc::SCHED_BATCH].contains(&attr.sched_policy.cast_signed());
+    Ok((is_fair && attr.sched_runtime > 0).then_some(Nanos(attr.sched_runtime)))
+}
+
+#[allow(unsafe_code)]
+fn attributes(pid: Pid) -> Result<libc::sched_attr> {
+    const SIZE: u32 = size_of::<libc::sched_attr>() as u32;
+    let mut attr = std::mem::MaybeUninit::<libc::sched_attr>::zeroed();
+    let pid_raw = pid.as_raw_nonzero().get();
+    // SAFETY: `attr` has as much room as is said, and outlives the call, which only writes it.
+    let answer =
+        unsafe { libc::syscall(libc::SYS_sched_getattr, pid_raw, attr.as_mut_ptr(), SIZE, 0) };
+    if answer != 0 {
+        let source = std::io::Error::last_os_error();
+        return Err(Error::system("read the policy of", object(pid), source));
+    }
+    // SAFETY: numbers, of which zeros are some, too.
+    Ok(unsafe { attr.assume_init() })
 }
 
 /// Sets a thread's policy, its nice value, and how long it runs at a time, at least, when others wait: 0.1 to
