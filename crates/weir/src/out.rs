@@ -17,13 +17,13 @@ pub fn print(write: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> Result<()> {
 
 /// The same, for a program.
 pub fn raw(text: &[u8]) -> Result<()> {
-    or_gone(io::stdout().lock().write_all(text)).map(|_| ())
+    reaches(text).map(|_| ())
 }
 
-/// That, at once; whether somebody still reads.
-pub fn reaches(text: &str) -> Result<bool> {
+/// The same; whether somebody still reads.
+pub fn reaches(text: &[u8]) -> Result<bool> {
     let mut stdout = io::stdout().lock();
-    or_gone(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+    or_gone(stdout.write_all(text).and_then(|()| stdout.flush()))
 }
 
 /// Each line made safe for a terminal.

@@ -83,7 +83,7 @@ impl<'a> Printer<'a> {
             return Ok(true);
         }
         let text = if self.args.json { self.packet_json(path) } else { self.packet_text(path) };
-        out::reaches(&text)
+        out::reaches(text.as_bytes())
     }
 
     fn packet_json(&mut self, path: &Path) -> String {
