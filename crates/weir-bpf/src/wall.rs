@@ -210,30 +210,27 @@ impl Wall {
         }
     }
 
-    /// Whether this one stands in front of an interface, and not another that has taken its place.
+    /// What tells whether it stands, also in another thread.
+    ///
+    /// # Errors
+    /// When the kernel does not tell the program's number.
+    pub fn standing(&self) -> Result<Standing> {
+        let progs = &self.skel.progs;
+        let program = match self.in_driver {
+            true => progs.weir_wall_xdp.as_fd(),
+            false => progs.weir_wall_tc.as_fd(),
+        };
+        let program = libbpf_rs::Program::id_from_fd(program);
+        let program = program.map_err(Error::bpf("look up", WALL))?;
+        Ok(Standing { program, in_driver: self.in_driver })
+    }
+
+    /// [`Standing::stands_at`].
     ///
     /// # Errors
     /// When the kernel does not answer.
     pub fn stands_at(&self, ifindex: IfIndex) -> Result<bool> {
-        let progs = &self.skel.progs;
-        let links = Links::open()?;
-        let (own, found) = match self.in_driver {
-            true => (progs.weir_wall_xdp.as_fd(), links.xdp(ifindex)?.map(|xdp| xdp.prog_id)),
-            false => {
-                let found = at_tc(&links, ifindex)?.and_then(|filter| filter.program(ifindex));
-                (progs.weir_wall_tc.as_fd(), found)
-            }
-        };
-        let own = libbpf_rs::Program::id_from_fd(own).map_err(Error::bpf("look up", WALL))?;
-        Ok(found == Some(own))
-    }
-
-    /// What has come before it at an interface, and may pass packets by it.
-    ///
-    /// # Errors
-    /// When the kernel does not answer.
-    pub fn comes_after(&self, ifindex: IfIndex) -> Result<Option<String>> {
-        if self.in_driver { Ok(None) } else { before_tc(&Links::open()?, ifindex) }
+        self.standing()?.stands_at(ifindex)
     }
 
     /// The screen lives, and does so for as long from now at least.
@@ -324,6 +321,36 @@ impl Wall {
             0
         };
         Reader::of(&self.skel.maps.asked, told).map_err(Error::bpf("read", WALL))
+    }
+}
+
+/// A wall's program, by which it is known whether it stands. Each answer waits while somebody changes interfaces (RTNL).
+#[derive(Clone, Copy, Debug)]
+pub struct Standing {
+    program: u32,
+    in_driver: bool,
+}
+
+impl Standing {
+    /// Whether this wall stands in front of an interface, and not another that has taken its place.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn stands_at(&self, ifindex: IfIndex) -> Result<bool> {
+        let links = Links::open()?;
+        let found = match self.in_driver {
+            true => links.xdp(ifindex)?.map(|xdp| xdp.prog_id),
+            false => at_tc(&links, ifindex)?.and_then(|filter| filter.program(ifindex)),
+        };
+        Ok(found == Some(self.program))
+    }
+
+    /// What has come before it at an interface, and may pass packets by it.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn comes_after(&self, ifindex: IfIndex) -> Result<Option<String>> {
+        if self.in_driver { Ok(None) } else { before_tc(&Links::open()?, ifindex) }
     }
 }
 
@@ -528,10 +555,10 @@ mod tests {
             gate.attach(near, "near", AttachMode::Tcx).unwrap();
             let wall = Wall::load(&OPTIONS).unwrap();
             wall.attach(&[(near, "near")]).unwrap();
-            assert_eq!(wall.comes_after(near).unwrap(), None);
+            assert_eq!(wall.standing().unwrap().comes_after(near).unwrap(), None);
             let accepting = accepting();
             let _attached = by_link(accepting.as_fd(), near, "near", AttachMode::Tcx).unwrap();
-            let what = wall.comes_after(near).unwrap().unwrap();
+            let what = wall.standing().unwrap().comes_after(near).unwrap().unwrap();
             assert!(what.contains("tcx ingress, program"), "{what}");
             assert!(wall.attach(&[(near, "near")]).unwrap_err().to_string().contains(&what));
         };

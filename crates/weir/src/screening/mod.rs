@@ -7,17 +7,17 @@ mod parse;
 mod print;
 mod rules;
 mod sides;
+mod standing;
 
 use std::cell::RefCell;
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrV6, SocketFlags, SocketType};
 use rustix::net::{ipproto, sendto, socket_with};
 use signal_hook::consts::signal::SIGUSR1;
@@ -46,8 +46,6 @@ const NEEDED: [Capability; 4] =
 /// How often the screen says that it lives, and how long that is believed.
 const BEAT: Duration = Duration::from_millis(100);
 const BELIEVED: Duration = Duration::from_secs(1);
-/// How often it looks whether its walls still stand.
-const LOOK: Duration = Duration::from_secs(1);
 /// How many packets are judged before anything else is looked at: as many as may go on at once.
 const BATCH: usize = abi::WALL_RELEASED;
 /// Far more than [`abi::WALL_RULES`] rules take.
@@ -138,14 +136,17 @@ fn guard(args: &ScreenArgs, (path, rules): (&Path, Rules), sides: [Side<'_>; 2])
     // Refused before anything stands in the place of a wall that is there.
     let told = Sides::begin(sides, &screen.wall, args.forward)?;
     screen.wall.attach(&sides)?;
+    let stands = screen.wall.standing()?;
     // Attaching may have waited for others who change interfaces.
     screen.wall.beat(BELIEVED);
     screen.printer.ready(sides[0].1, sides[1].1, screen.rules.0.len());
     let served = thread::scope(|scope| {
-        // That it is dropped stops the other thread, also after a panic.
-        let (_stops, serving) = channel();
-        scope.spawn(move || told.follow(&serving));
-        screen.serve(&mut signals, &asked_for_stats, &reader, &waiting)
+        // That they are dropped stops the other threads, also after a panic.
+        let [(_stops, telling), (_stops_too, looking)] = [channel(), channel()];
+        let (fails, failed) = channel();
+        scope.spawn(move || told.follow(&telling));
+        scope.spawn(move || standing::follow(stands, sides, &looking, &fails));
+        screen.serve(&mut signals, &asked_for_stats, &reader, &waiting, &failed)
     });
     let printed = screen.print("summary");
     let left = leave(args.fail, &screen.wall, &sides);
@@ -251,16 +252,17 @@ struct Screen<'a> {
 }
 
 impl Screen<'_> {
-    /// Judges until it is to stop.
+    /// Judges until it is to stop, or a wall is reported to have failed. Nothing here may wait for whoever changes
+    /// interfaces (RTNL): the walls would take the screen for dead.
     fn serve(
         &mut self,
         signals: &mut Signals,
         asked_for_stats: &UnixStream,
         reader: &Reader<'_>,
         waiting: &RefCell<Vec<Asked>>,
+        failed: &Receiver<Error>,
     ) -> Result<()> {
         let mut next_stats = self.args.stats.map(|every| Instant::now() + every);
-        let mut looked = Instant::now();
         loop {
             self.wall.beat(BELIEVED);
             let count = reader.read(BATCH).map_err(|it| Error::system("read the ring", it))?;
@@ -291,36 +293,10 @@ impl Screen<'_> {
             if due || stats {
                 self.print("stats")?;
             }
-            if looked.elapsed() >= LOOK {
-                looked = Instant::now();
-                self.look()?;
+            if let Ok(error) = failed.try_recv() {
+                return Err(error);
             }
         }
-    }
-
-    /// Fails where a wall is known to be gone, or its interface, or where packets may pass by it.
-    fn look(&self) -> Result<()> {
-        for (ifindex, ifname) in self.sides {
-            let is_gone = match self.wall.stands_at(ifindex) {
-                Ok(stands) => !stands,
-                Err(error) => error.errno() == Some(Errno::NODEV),
-            };
-            if is_gone {
-                return Err(Error::refused(
-                    format!("the wall of {ifname} is gone, or another screen's is in its place"),
-                    "where no other screen runs, start this one again",
-                ));
-            }
-            if let Ok(Some(what)) = self.wall.comes_after(ifindex) {
-                return Err(Error::refused(
-                    format!(
-                        "something has come before the wall of {ifname}, and may pass packets by it: {what}"
-                    ),
-                    "remove it, or use `--attach native`",
-                ));
-            }
-        }
-        Ok(())
     }
 
     fn judge(&mut self, mut asked: Asked, judged: &mut Judged) {

@@ -1,5 +1,8 @@
 //! How a screen begins, ends, and takes another's place.
 
+use std::io::BufRead;
+use std::process::Stdio;
+
 use pcap_file::pcap::{PcapPacket, PcapWriter};
 use weir_bpf::parser::Parser;
 
@@ -42,6 +45,36 @@ fn a_screen_that_is_to_fail_open_does_so_when_it_is_stopped_and_when_it_is_kille
     screen.kill();
     wait_until("a dead one lets packets pass", || arrives(&client, &server, &there));
     clear(&path);
+}
+
+/// Whoever changes interfaces may hold the kernel's lock (RTNL) for longer than a screen is believed to live.
+#[test]
+fn new_flows_are_judged_while_somebody_changes_interfaces() {
+    const HOLDS: &str = include_str!("holds_rtnl.py");
+    for (place, fail) in [("tc", "closed"), ("native", "closed"), ("tc", "open")] {
+        let path = Path::new();
+        let rules = ConfigFile::new(&format!("screening-rtnl-{place}-{fail}"), RULES);
+        let screen = Screen::start(&path, &rules, &["--attach", place, "--fail", fail]);
+        let server = socket(&path.server, &format!("{SERVER}:5000"));
+        let closed = socket(&path.server, &format!("{SERVER}:5001"));
+        let mut holder = Command::new("timeout");
+        holder.args(["30", "python3", "-c", HOLDS, "in"]);
+        holder.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut holder = path.router.run(|| holder.spawn().unwrap()).unwrap();
+        let mut held = String::new();
+        let mut said = std::io::BufReader::new(holder.stdout.take().unwrap());
+        said.read_line(&mut held).unwrap();
+        assert_eq!(held, "held\n");
+        let begun = Instant::now();
+        for port in (4000..).take_while(|_| begun.elapsed() < Duration::from_millis(2500)) {
+            let client = socket(&path.client, &format!("198.18.0.2:{port}"));
+            assert!(arrives(&client, &server, &format!("{SERVER}:5000")), "{place}: flow {port}");
+            assert!(!arrives(&client, &closed, &format!("{SERVER}:5001")), "{place}, {fail}");
+        }
+        drop(holder.stdin.take());
+        holder.wait().unwrap();
+        drop(screen);
+    }
 }
 
 #[test]
