@@ -7,8 +7,9 @@
  * other packet is copied into the screen's ring and dropped; when the screen
  * accepts the flow, weir_wall_again lets the interface receive the copy.
  *
- * Accepted and denied flows have a table each, so that a flood of flows that
- * are denied evicts none that is accepted.
+ * Denied flows have a table of their own, so that a flood of them evicts none
+ * that is accepted; and so have flows that are established (wall_flow.h), so
+ * that a flood of accepted ones evicts none of those.
  */
 #include "wall.h"
 #include "forward.h"
@@ -17,66 +18,20 @@
 #include "parsed.h"
 #include "unsent.h"
 #include "wall_ask.h"
+#include "wall_flow.h"
 #include <linux/pkt_cls.h>
 
 /* A packet passes while the screen is dead, instead of none that is new. */
 const volatile bool fail_open;
-const volatile __u64 idle_ns;
 /* Packets of accepted flows may leave at the driver. */
 const volatile bool forwarding;
 
 /* Until then the screen is alive. It says so again and again. */
 __u64 alive_until_ns;
-__u32 generation;
-
-struct flows {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 65536); /* user space sets it */
-	__type(key, struct weir_wall_key);
-	__type(value, struct weir_wall_entry);
-};
-
-struct flows accepted SEC(".maps");
-struct flows denied SEC(".maps");
 
 MAP(sides, BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE, 2, __u32, struct weir_wall_side);
-MAP(rules, BPF_MAP_TYPE_PERCPU_ARRAY, 0, WEIR_WALL_RULES, __u32,
-    struct weir_counter);
 MAP(outcomes, BPF_MAP_TYPE_PERCPU_ARRAY, 0, WEIR_WALL_OUTCOMES, __u32,
     struct weir_counter);
-
-static __always_inline void add(struct weir_counter *count, __u32 len)
-{
-	if (!count)
-		return;
-	count->packets++;
-	count->bytes += len;
-}
-
-/* A second is exact enough, and spares most packets the write. So a flow may
- * have been used so much later than its entry says,... */
-#define USED_STEP_NS 1000000000ull
-/* ...and a tick, to which the clock is read. */
-#define TICK_NS 10000000ull
-
-/* Has this been decided of the flow? Then it is counted under the rule. */
-static __always_inline bool is_decided(struct flows *flows,
-				       const struct weir_wall_key *key,
-				       const struct asking *asking, bool renew)
-{
-	struct weir_wall_entry *entry = bpf_map_lookup_elem(flows, key);
-	__s64 idle = entry ? asking->now - entry->used_ns : 0;
-	__s64 limit = idle_ns + (renew ? USED_STEP_NS + TICK_NS : 0);
-	__u32 rule;
-
-	if (!entry || entry->generation != generation || idle >= limit)
-		return false;
-	if (renew && idle > (__s64)USED_STEP_NS)
-		entry->used_ns = asking->now;
-	rule = entry->rule;
-	add(bpf_map_lookup_elem(&rules, &rule), asking->packet.len);
-	return true;
-}
 
 static __always_inline const struct weir_wall_side *side_at(__u32 number,
 							    __u32 ifindex)
@@ -97,22 +52,21 @@ of_flow(const struct asking *asking, const struct flow *flow,
 	enum weir_parse parse)
 {
 	const struct weir_wall_side *side = side_of(asking->ifindex);
-	struct weir_wall_key key, reverse;
+	enum weir_wall_outcome outcome;
+	struct weir_wall_key key;
 
 	key_of(flow, &key);
 	key.side = side_at(1, asking->ifindex) ? 1 : 0;
-	if (is_decided(&accepted, &key, asking, true))
-		return WEIR_WALL_ACCEPTED;
-	if (reverse_of(&key, &reverse) &&
-	    is_decided(&accepted, &reverse, asking, true))
-		return WEIR_WALL_REPLY;
+	outcome = of_accepted(asking, &key, flow->tcp_flags);
+	if (outcome != WEIR_WALL_OUTCOMES)
+		return outcome;
 	if (fail_open && asking->now > alive_until_ns)
 		return WEIR_WALL_OPEN;
 	/* Whatever was decided before an address came to be the router's. */
 	if (is_own(flow))
 		return WEIR_WALL_OWN;
 	key.tcp_flags = key.fragment ? 0 : flow->tcp_flags;
-	if (is_decided(&denied, &key, asking, false))
+	if (decided(&denied, &key, asking, false))
 		return WEIR_WALL_DENIED;
 	return ask(asking, flow, parse, &key, side && side->unfinished);
 }

@@ -31,8 +31,10 @@ struct weir_wall_key {
 /* What the screen has decided of a flow. */
 struct weir_wall_entry {
 	__u64 used_ns; /* CLOCK_MONOTONIC; of a denial, when it was decided */
-	__u32 rule;
 	__u32 generation; /* of the rules; an older one is not believed */
+	__u16 rule;
+	__u8 side;     /* where the flow's first packet came in */
+	__u8 answered; /* 1: a reply has passed */
 };
 
 /* One of the two interfaces. Written by the screen, read per packet. */

@@ -27,7 +27,18 @@ static __always_inline void key_of(const struct flow *flow,
 	key->icmp_type = whole ? flow->icmp_type : 0;
 }
 
-/* The flow that a packet of this one would answer. False: none. */
+static __always_inline __u8 reverse_icmp_type(const struct weir_wall_key *key)
+{
+	bool v6 = key->protocol == IPPROTO_ICMPV6;
+	__u8 request = v6 ? ICMPV6_ECHO_REQUEST : ICMP_ECHO_REQUEST;
+	__u8 reply = v6 ? ICMPV6_ECHO_REPLY : ICMP_ECHO_REPLY;
+
+	if (key->icmp_type == reply)
+		return request;
+	return key->icmp_type == request ? reply : key->icmp_type;
+}
+
+/* The flow in the other direction. Can a packet of this one answer it? */
 static __always_inline bool reverse_of(const struct weir_wall_key *key,
 				       struct weir_wall_key *reverse)
 {
@@ -40,18 +51,16 @@ static __always_inline bool reverse_of(const struct weir_wall_key *key,
 	reverse->family = key->family;
 	/* Else whoever forges an inside address would be answered. */
 	reverse->side = !key->side;
+	reverse->fragment = key->fragment;
 	/* It does not say to what: it would answer every flow. */
 	if (key->fragment)
 		return false;
-	if (key->protocol == IPPROTO_ICMP) {
-		reverse->icmp_type = ICMP_ECHO_REQUEST;
-		return key->icmp_type == ICMP_ECHO_REPLY;
-	}
-	if (key->protocol == IPPROTO_ICMPV6) {
-		reverse->icmp_type = ICMPV6_ECHO_REQUEST;
-		return key->icmp_type == ICMPV6_ECHO_REPLY;
-	}
-	return true;
+	if (key->protocol != IPPROTO_ICMP && key->protocol != IPPROTO_ICMPV6)
+		return true;
+	reverse->icmp_type = reverse_icmp_type(key);
+	return reverse->icmp_type == (key->protocol == IPPROTO_ICMPV6
+					      ? ICMPV6_ECHO_REQUEST
+					      : ICMP_ECHO_REQUEST);
 }
 
 #endif /* WEIR_WALL_KEY_H */

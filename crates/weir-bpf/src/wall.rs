@@ -39,7 +39,7 @@ const FILTER_AND_QDISC: FilterId = FilterId { handle: 0x5741_4c4c, ..FILTER };
 pub struct Options {
     /// Size of the ring of packets that ask, a power of two of pages.
     pub ring_bytes: u32,
-    /// How many accepted flows are remembered, and as many denied ones.
+    /// How many flows are remembered of each kind: established ones, others that are accepted, and denied ones.
     pub flows: u32,
     /// How long an accepted flow is remembered after its last packet, and a denied one after its first.
     pub idle: Duration,
@@ -66,6 +66,8 @@ pub const OUTCOMES: [(&str, &str); 11] = [
     ("unclear", "dropped because malformed or source-routed"),
 ];
 const _: () = assert!(OUTCOMES.len() == types::weir_wall_outcome::WEIR_WALL_OUTCOMES.0 as usize);
+
+const _: () = assert!(size_of::<types::weir_wall_entry>() == 16 && abi::WALL_RULES <= 1 << 16);
 
 /// A flow as the kernel half names it.
 #[derive(Clone, Copy, Debug)]
@@ -102,8 +104,9 @@ impl Wall {
         let skel = load::<WallSkelBuilder>(WALL, |open| {
             let (progs, maps) = (&mut open.progs, &mut open.maps);
             maps.asked.set_max_entries(options.ring_bytes)?;
-            maps.accepted.set_max_entries(options.flows)?;
-            maps.denied.set_max_entries(options.flows)?;
+            for table in [&mut maps.established, &mut maps.accepted, &mut maps.denied] {
+                table.set_max_entries(options.flows)?;
+            }
             let constants = globals(maps.rodata_data.as_deref_mut());
             constants.fail_open = options.fail_open;
             constants.idle_ns = options.idle.as_nanos() as u64;
@@ -256,14 +259,17 @@ impl Wall {
         let now = monotonic_now().0;
         let (mut keys, mut entries) = (Vec::new(), Vec::new());
         for (key, rule) in flows {
-            let at = keys.len() + std::mem::offset_of!(types::weir_wall_key, tcp_flags);
+            let at = keys.len();
             keys.extend(key.0);
             if accept {
-                keys[at] = 0;
+                keys[at + std::mem::offset_of!(types::weir_wall_key, tcp_flags)] = 0;
             }
+            let side = keys[at + std::mem::offset_of!(types::weir_wall_key, side)];
+            // `struct weir_wall_entry`.
             entries.extend(now.to_ne_bytes());
-            entries.extend((*rule as u32).to_ne_bytes());
             entries.extend(generation.to_ne_bytes());
+            entries.extend((*rule as u16).to_ne_bytes());
+            entries.extend([side, 0]);
         }
         let maps = &self.skel.maps;
         let table: &dyn MapCore = if accept { &maps.accepted } else { &maps.denied };

@@ -18,7 +18,7 @@ use common::{ConfigFile, Owned, PATIENCE, WEIR, fields, wait_until};
 use nix::sys::socket::{setsockopt, sockopt};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
-    AddressFamily, SendFlags, SocketType, bind, connect as connect_to, ipproto, sendto,
+    AddressFamily, RecvFlags, SendFlags, SocketType, bind, connect as connect_to, ipproto, sendto,
 };
 use rustix::process::Signal;
 use serde_json::Value;
@@ -211,6 +211,56 @@ fn rules_are_reloaded_and_the_screen_is_killed_under_a_flood_of_new_flows() {
     clear(&path);
 }
 
+/// Each flow of the flood is accepted, and its first packet answered: only one that goes on after a reply is established.
+#[test]
+fn a_flood_of_forged_flows_that_are_accepted_evicts_none_that_is_established() {
+    const FLOWS: u64 = 1024;
+    for place in ["tc", "native"] {
+        let path = Path::new();
+        // Else it takes no frame of the generator's at tc.
+        path.router.run(|| ethtool::set_gro("in", true).unwrap()).unwrap();
+        let rules = ConfigFile::new(&format!("screening-forged-{place}"), "accept udp\n");
+        let options = ["--attach", place, "--flows", &FLOWS.to_string()];
+        let mut screen = Screen::start(&path, &rules, &options);
+        let (client, server) =
+            (socket(&path.client, "198.18.0.2:4000"), socket(&path.server, "198.19.0.2:5000"));
+        for _ in 0..2 {
+            echoes(&client, &server, "198.19.0.2:5000");
+        }
+        let answers = socket(&path.server, "198.19.0.2:5999");
+        let mut sender = generator(&path.client);
+        let macs = (mac(&path.client, "peer"), mac(&path.router, "in"));
+        let addresses = ("198.18.0.64".parse().unwrap(), SERVER.parse().unwrap());
+        let flood = FlowSpec {
+            rate: Some(PacketsPerSec(20_000.0)),
+            sources: Sources::Random { address_bits: 6, port_bits: 15 },
+            ..FlowSpec::udp(macs, addresses, (1 << 15, 5999))
+        };
+        sender.set_flows(&[flood]).unwrap();
+        let sent = &sender;
+        let body = || {
+            sent.start();
+            let begun = of_rule(&screen.stats(), "udp", "released");
+            let mut buffer = [0; 64];
+            wait_until("more are accepted and answered than are remembered", || {
+                for _ in 0..FLOWS {
+                    let (len, from) = answers.recv_from(&mut buffer).unwrap();
+                    let _ = answers.send_to(&buffer[..len], from);
+                }
+                let stats = screen.stats();
+                of_rule(&stats, "udp", "released") > begun + 4 * FLOWS
+                    && stats["outcomes"]["reply"].as_u64().unwrap() > 2 * FLOWS
+            });
+        };
+        sender.run_while(&path.client, None, body).unwrap();
+        // Nobody accepts them again.
+        screen.kill();
+        echoes(&client, &server, "198.19.0.2:5000");
+        let new = socket(&path.client, "198.18.0.2:4001");
+        assert!(!arrives(&new, &server, "198.19.0.2:5000"), "{place}");
+    }
+}
+
 /// Only what is for the router's own addresses passes unasked: that a packet's route is not found at the wall does not
 /// say that it has none.
 fn what_the_rules_drop_crosses_by_no_route(place: &str) {
@@ -323,6 +373,53 @@ fn times_have_bounds_that_are_told() {
         assert_eq!(output.status.code(), Some(2), "{option:?}: {said}");
         assert!(said.contains("from 1s to 1year"), "{option:?}: {said}");
     }
+}
+
+/// Sends an echo request, and has its reply.
+fn ping(netns: &NetNs, to: &str, number: u8) {
+    let to = SocketAddr::new(to.parse().unwrap(), 0);
+    let (family, protocol, [request, reply], header_len) = match to {
+        SocketAddr::V4(_) => (AddressFamily::INET, ipproto::ICMP, [8, 0], 20),
+        SocketAddr::V6(_) => (AddressFamily::INET6, ipproto::ICMPV6, [128, 129], 0),
+    };
+    let open = || rustix::net::socket(family, SocketType::RAW, Some(protocol)).unwrap();
+    let raw = netns.run(open).unwrap();
+    set_socket_timeout(&raw, Timeout::Recv, Some(PATIENCE)).unwrap();
+    let sum = (!(u16::from(request) << 8)).wrapping_sub(number.into()).to_be_bytes();
+    sendto(&raw, &[request, 0, sum[0], sum[1], 0, 0, 0, number], SendFlags::empty(), &to).unwrap();
+    let mut buffer = [0; 256];
+    loop {
+        let len = rustix::net::recv(&raw, &mut buffer[..], RecvFlags::empty()).unwrap().0;
+        let message = &buffer[header_len..len];
+        if message[0] == reply && message[7] == number {
+            return;
+        }
+    }
+}
+
+/// Each side begins a flow of the same addresses: the type alone tells them apart.
+#[test]
+fn echo_requests_from_both_sides_are_two_flows() {
+    let path = Path::new();
+    let rules = ConfigFile::new("screening-ping", "accept icmp type 8\naccept icmp6 type 128\n");
+    let mut screen = Screen::start(&path, &rules, &[]);
+    let ping_all = || {
+        for number in 0..4 {
+            for (client, server) in [("198.18.0.2", SERVER), ("2001:2::2", SERVER6)] {
+                ping(&path.client, server, number);
+                ping(&path.server, client, number);
+            }
+        }
+    };
+    ping_all();
+    let stats = screen.stats();
+    for rule in ["type 8", "type 128"] {
+        assert_eq!(of_rule(&stats, rule, "asked"), 2, "{stats}");
+        assert_eq!(of_rule(&stats, rule, "packets"), 16, "{stats}");
+    }
+    assert_eq!(stats["outcomes"]["reply"], 16, "{stats}");
+    screen.kill();
+    ping_all();
 }
 
 /// A segment that no rule accepts, of a connection that is to come, denies that nothing.
