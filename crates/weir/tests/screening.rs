@@ -422,6 +422,20 @@ fn echo_requests_from_both_sides_are_two_flows() {
     ping_all();
 }
 
+/// A batch puts back up to 256 packets, whose flows the kernel half is to know still.
+#[test]
+fn no_fewer_flows_are_remembered_than_are_judged_at_once() {
+    let check = |flows| {
+        let mut command = Command::new(WEIR);
+        command.args(["screen", "/dev/null", "--check", "--flows", flows]).output().unwrap()
+    };
+    let output = check("1023");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(2) && said.contains("1024..=16777216"), "{said}");
+    // The file has no rule.
+    assert_eq!(check("1024").status.code(), Some(1));
+}
+
 /// A segment that no rule accepts, of a connection that is to come, denies that nothing.
 #[test]
 fn a_denied_segment_denies_no_handshake() {

@@ -61,7 +61,7 @@ pub struct ScreenArgs {
     #[arg(long, value_name = "TIME", default_value = "5min", value_parser = to_a_year)]
     pub idle: Duration,
     /// How many flows are remembered of each kind: established, accepted, and denied ones
-    #[arg(long, value_name = "N", default_value_t = 1 << 16, value_parser = clap::value_parser!(u32).range(16..=1 << 24))]
+    #[arg(long, value_name = "N", default_value_t = 1 << 16, value_parser = clap::value_parser!(u32).range(1024..=1 << 24))]
     pub flows: u32,
     /// Print counters this often, 1s to 1year
     #[arg(long, value_name = "TIME", value_parser = to_a_year)]
