@@ -10,11 +10,14 @@
 #include "unfinished.h"
 #include "wall_key.h"
 
-/* User space sets its size. */
-struct {
+struct asked {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4096);
-} asked SEC(".maps");
+	__uint(max_entries, 4096); /* user space sets it */
+};
+
+/* One for each side: a flood from one takes no room of the other's. */
+struct asked asked_first SEC(".maps");
+struct asked asked_second SEC(".maps");
 
 struct asking {
 	struct either packet;
@@ -54,7 +57,10 @@ ask_with(const struct asking *asking, const struct flow *flow,
 	struct weir_wall_record *record;
 	__u32 held = 0;
 
-	record = bpf_ringbuf_reserve(&asked, sizeof(*record) + room, 0);
+	record = key->side ? bpf_ringbuf_reserve(&asked_second,
+						 sizeof(*record) + room, 0)
+			   : bpf_ringbuf_reserve(&asked_first,
+						 sizeof(*record) + room, 0);
 	if (!record)
 		return WEIR_WALL_NO_ROOM;
 	__builtin_memset(record, 0, sizeof(*record));

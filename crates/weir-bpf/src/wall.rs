@@ -1,7 +1,7 @@
 //! The kernel half of a user-mode screen: `bpf/wall.bpf.c`.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
@@ -18,7 +18,7 @@ use crate::object::{globals, load};
 use crate::parser::Parsed;
 use crate::programs::{Program, gates_at_tc, holders_of_program};
 use crate::record::{record, records};
-pub use crate::ring::Reader;
+use crate::ring::Reader;
 use crate::skeleton::wall::{WallSkel, WallSkelBuilder, types};
 use crate::sys::divert;
 use crate::sys::link::Links;
@@ -37,7 +37,7 @@ const FILTER_AND_QDISC: FilterId = FilterId { handle: 0x5741_4c4c, ..FILTER };
 /// What a wall is to do.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Size of the ring of packets that ask, a power of two of pages.
+    /// Size of each side's ring of packets that ask, a power of two of pages.
     pub ring_bytes: u32,
     /// How many flows are remembered of each kind: established ones, others that are accepted, and denied ones.
     pub flows: u32,
@@ -103,7 +103,9 @@ impl Wall {
         let netns = NetNs::current()?.number();
         let skel = load::<WallSkelBuilder>(WALL, |open| {
             let (progs, maps) = (&mut open.progs, &mut open.maps);
-            maps.asked.set_max_entries(options.ring_bytes)?;
+            for ring in [&mut maps.asked_first, &mut maps.asked_second] {
+                ring.set_max_entries(options.ring_bytes)?;
+            }
             for table in [&mut maps.established, &mut maps.accepted, &mut maps.denied] {
                 table.set_max_entries(options.flows)?;
             }
@@ -317,16 +319,45 @@ impl Wall {
         total(&self.skel.maps.rules, rule)
     }
 
-    /// Reads the ring of packets that ask.
+    /// Reads the rings of packets that ask.
     ///
     /// # Errors
     /// For want of memory.
-    pub fn reader<'a>(&self, mut each: impl FnMut(Asked) + 'a) -> Result<Reader<'a>> {
-        let told = move |bytes: &[u8]| {
-            parse(bytes).into_iter().for_each(&mut each);
-            0
-        };
-        Reader::of(&self.skel.maps.asked, told).map_err(Error::bpf("read", WALL))
+    pub fn questions<'a>(&self, each: impl FnMut(Asked) + Copy + 'a) -> Result<Questions<'a>> {
+        let maps = &self.skel.maps;
+        let rings = [&maps.asked_first, &maps.asked_second].map(|ring| {
+            let mut each = each;
+            let told = move |bytes: &[u8]| {
+                parse(bytes).into_iter().for_each(&mut each);
+                0
+            };
+            Reader::of(ring, told).map_err(Error::bpf("read", WALL))
+        });
+        let [first, second] = rings;
+        Ok(Questions([first?, second?]))
+    }
+}
+
+/// The packets that ask, of each side.
+pub struct Questions<'a>([Reader<'a>; 2]);
+
+impl Questions<'_> {
+    /// Reads what there is, so many at most, and of one side more than half only where the other has less; how many there
+    /// were.
+    ///
+    /// # Errors
+    /// The kernel's answer.
+    pub fn read(&self, most: usize) -> io::Result<usize> {
+        let [first, second] = &self.0;
+        let half = first.read(most / 2)?;
+        let read = half + second.read(most - half)?;
+        // It may have more, and the other has not.
+        Ok(if half == most / 2 && read < most { read + first.read(most - read)? } else { read })
+    }
+
+    /// Each is readable while packets of its side ask.
+    pub fn fds(&self) -> [BorrowedFd<'_>; 2] {
+        self.0.each_ref().map(AsFd::as_fd)
     }
 }
 

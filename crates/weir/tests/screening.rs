@@ -261,6 +261,52 @@ fn a_flood_of_forged_flows_that_are_accepted_evicts_none_that_is_established() {
     }
 }
 
+/// What comes in at one side has its own room, and its own share of what is judged at once.
+#[test]
+fn a_flood_from_one_side_leaves_room_and_time_for_the_other() {
+    for (place, flooded) in [("tc", "out"), ("native", "in")] {
+        let path = Path::new();
+        // Else they take no frame of the generator's at tc.
+        for interface in ["in", "out"] {
+            path.router.run(|| ethtool::set_gro(interface, true).unwrap()).unwrap();
+        }
+        let rules =
+            ConfigFile::new(&format!("screening-sides-{place}"), "accept udp to any port 5000\n");
+        let mut screen = Screen::start(&path, &rules, &["--attach", place, "--log"]);
+        let ends = [(&path.client, "198.18.0.2", "in"), (&path.server, SERVER, "out")];
+        let [inside, outside] = ends;
+        let (flooding, flooded) =
+            if flooded == "in" { (inside, outside) } else { (outside, inside) };
+        let client = socket(flooded.0, &format!("{}:4000", flooded.1));
+        let server = socket(flooding.0, &format!("{}:5000", flooding.1));
+        let mut sender = generator(flooding.0);
+        let macs = (mac(flooding.0, "peer"), mac(&path.router, flooding.2));
+        let source = flooding.1.replace(".2", ".64");
+        let addresses = (source.parse().unwrap(), flooded.1.parse().unwrap());
+        let flood = FlowSpec {
+            rate: Some(PacketsPerSec(FLOOD_PPS)),
+            sources: Sources::Random { address_bits: 6, port_bits: 15 },
+            ..FlowSpec::udp(macs, addresses, (1 << 15, 5999))
+        };
+        sender.set_flows(&[flood]).unwrap();
+        let sent = &sender;
+        let body = || {
+            screen.signal(Signal::STOP);
+            sent.start();
+            let full = || sent.counts(0).sent > 40_000;
+            wait_until("far more came than there is room for", full);
+            client.send_to(b"there", format!("{}:5000", flooding.1)).unwrap();
+        };
+        sender.run_while(flooding.0, None, body).unwrap();
+        screen.signal(Signal::CONT);
+        assert_eq!(server.recv(&mut [0; 16]).unwrap(), 5, "at {place}");
+        let before =
+            (0..).take_while(|_| screen.event("decision")["interface"] != flooded.2).count();
+        assert!(before <= 256, "{before} were judged before it");
+        assert!(screen.stats()["outcomes"]["no-room"].as_u64().unwrap() > 1000);
+    }
+}
+
 /// Only what is for the router's own addresses passes unasked: that a packet's route is not found at the wall does not
 /// say that it has none.
 fn what_the_rules_drop_crosses_by_no_route(place: &str) {

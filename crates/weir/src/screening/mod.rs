@@ -25,7 +25,7 @@ use weir_bpf::abi;
 use weir_bpf::sys::caps::Capability;
 use weir_bpf::sys::link::Links;
 use weir_bpf::units::IfIndex;
-use weir_bpf::wall::{self, Asked, Key, Options, Reader, Wall};
+use weir_bpf::wall::{self, Asked, Key, Options, Questions, Wall};
 
 use self::args::{Fail, Place, ScreenArgs};
 use self::print::{Printer, Tally};
@@ -50,7 +50,7 @@ const BELIEVED: Duration = Duration::from_secs(1);
 const BATCH: usize = abi::WALL_RELEASED;
 /// Far more than [`abi::WALL_RULES`] rules take.
 const FILE_BYTES_MAX: u64 = 16 << 20;
-/// Room for packets that wait: about 2,000 long ones, or 10,000 short ones.
+/// Room for packets of a side that wait: about 2,000 long ones, or 10,000 short ones.
 const RING_BYTES: u32 = 4 << 20;
 /// As the kernel limits its own ICMP messages (`net.ipv4.icmp_msgs_per_sec`).
 const REJECTIONS_PER_SEC: u32 = 1000;
@@ -121,7 +121,7 @@ fn guard(args: &ScreenArgs, (path, rules): (&Path, Rules), sides: [Side<'_>; 2])
     asked_for_stats.set_nonblocking(true).map_err(|it| Error::system("catch signals", it))?;
     let wall = Wall::load(&options(args))?;
     let waiting = RefCell::new(Vec::new());
-    let reader = wall.reader(|asked| waiting.borrow_mut().push(asked))?;
+    let questions = wall.questions(|asked| waiting.borrow_mut().push(asked))?;
     let mut screen = Screen {
         args,
         path,
@@ -146,7 +146,7 @@ fn guard(args: &ScreenArgs, (path, rules): (&Path, Rules), sides: [Side<'_>; 2])
         let (fails, failed) = channel();
         scope.spawn(move || told.follow(&telling));
         scope.spawn(move || standing::follow(stands, sides, &looking, &fails));
-        screen.serve(&mut signals, &asked_for_stats, &reader, &waiting, &failed)
+        screen.serve(&mut signals, &asked_for_stats, &questions, &waiting, &failed)
     });
     let printed = screen.print("summary");
     let left = leave(args.fail, &screen.wall, &sides);
@@ -258,14 +258,14 @@ impl Screen<'_> {
         &mut self,
         signals: &mut Signals,
         asked_for_stats: &UnixStream,
-        reader: &Reader<'_>,
+        questions: &Questions<'_>,
         waiting: &RefCell<Vec<Asked>>,
         failed: &Receiver<Error>,
     ) -> Result<()> {
         let mut next_stats = self.args.stats.map(|every| Instant::now() + every);
         loop {
             self.wall.beat(BELIEVED);
-            let count = reader.read(BATCH).map_err(|it| Error::system("read the ring", it))?;
+            let count = questions.read(BATCH).map_err(|it| Error::system("read the rings", it))?;
             let mut judged = Judged::default();
             for asked in waiting.borrow_mut().drain(..) {
                 self.judge(asked, &mut judged);
@@ -273,7 +273,7 @@ impl Screen<'_> {
             self.carry_out(&judged)?;
             let wait = if count == 0 { BEAT } else { Duration::ZERO };
             let asked = [signals.stop.as_fd(), signals.hangup.as_fd(), asked_for_stats.as_fd()];
-            let ready = ready::wait(asked.into_iter().chain([reader.as_fd()]), Some(wait));
+            let ready = ready::wait(asked.into_iter().chain(questions.fds()), Some(wait));
             let ready = ready.map_err(|errno| Error::system("wait for packets", errno))?;
             let [stop, hangup, stats] = [0, 1, 2].map(|at: usize| ready[at]);
             if stop {
