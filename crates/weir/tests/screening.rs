@@ -596,6 +596,36 @@ fn a_reply_comes_in_at_the_other_side() {
     echoes(&client, &again, &format!("{SERVER}:5002"));
 }
 
+/// A source may be forged: it is told once a second, whatever comes in its name.
+#[test]
+fn a_screen_that_rejects_is_no_reflector() {
+    let path = Path::new();
+    // Else it takes no frame of the generator's at tc.
+    path.router.run(|| ethtool::set_gro("in", true).unwrap()).unwrap();
+    let rules = ConfigFile::new("screening-reflector", "reject udp\n");
+    let mut screen = Screen::start(&path, &rules, &[]);
+    let mut sender = generator(&path.client);
+    let macs = (mac(&path.client, "peer"), mac(&path.router, "in"));
+    let addresses = ("198.18.0.2".parse().unwrap(), SERVER.parse().unwrap());
+    let ports = Sources::Random { address_bits: 0, port_bits: 15 };
+    let flood = FlowSpec {
+        rate: Some(PacketsPerSec(5_000.0)),
+        sources: ports,
+        ..FlowSpec::udp(macs, addresses, (1 << 15, 5999))
+    };
+    sender.set_flows(&[flood]).unwrap();
+    let sent = &sender;
+    let begun = Instant::now();
+    let flow = || {
+        sent.start();
+        wait_until("they are judged", || of_rule(&screen.stats(), "reject", "asked") > 5_000);
+    };
+    sender.run_while(&path.client, None, flow).unwrap();
+    let stats = screen.stats();
+    let told = of_rule(&stats, "reject", "rejections");
+    assert!((1..=begun.elapsed().as_secs() + 1).contains(&told), "{stats}");
+}
+
 #[test]
 fn a_gate_protects_beside_a_wall_at_tc() {
     let path = Path::new();

@@ -5,6 +5,7 @@ mod explain;
 mod frame;
 mod parse;
 mod print;
+mod rejections;
 mod rules;
 mod sides;
 mod standing;
@@ -29,6 +30,7 @@ use weir_bpf::wall::{self, Asked, Key, Options, Questions, Wall};
 
 use self::args::{Fail, Place, ScreenArgs};
 use self::print::{Printer, Tally};
+use self::rejections::Rejections;
 use self::rules::{Action, Rules};
 use self::sides::Sides;
 use crate::choice::Forward;
@@ -52,8 +54,6 @@ const BATCH: usize = abi::WALL_RELEASED;
 const FILE_BYTES_MAX: u64 = 16 << 20;
 /// Room for packets of a side that wait: about 2,000 long ones, or 10,000 short ones.
 const RING_BYTES: u32 = 4 << 20;
-/// As the kernel limits its own ICMP messages (`net.ipv4.icmp_msgs_per_sec`).
-const REJECTIONS_PER_SEC: u32 = 1000;
 
 /// An interface that has a wall, and its name.
 type Side<'a> = (IfIndex, &'a str);
@@ -129,7 +129,7 @@ fn guard(args: &ScreenArgs, (path, rules): (&Path, Rules), sides: [Side<'_>; 2])
         tally: vec![Tally::default(); rules.0.len() + 1],
         rules,
         wall,
-        rejections: (Instant::now(), 0),
+        rejections: Rejections::new(Instant::now()),
         printer: Printer::new(args.json),
     };
     screen.wall.beat(BELIEVED);
@@ -246,8 +246,7 @@ struct Screen<'a> {
     wall: Wall,
     /// By rule, the default last.
     tally: Vec<Tally>,
-    /// Since when, and how many.
-    rejections: (Instant, u32),
+    rejections: Rejections,
     printer: Printer,
 }
 
@@ -342,14 +341,12 @@ impl Screen<'_> {
 
     /// Tells the sender; none if it is not told.
     fn reject(&mut self, ifindex: IfIndex, asked: &mut Asked, packet: &Packet) -> Option<()> {
-        if self.rejections.0.elapsed() >= Duration::from_secs(1) {
-            self.rejections = (Instant::now(), 0);
-        }
-        if self.rejections.1 >= REJECTIONS_PER_SEC {
+        let now = Instant::now();
+        if !self.rejections.may_tell(packet.source, now) {
             return None;
         }
         let message = frame::prohibited(&mut asked.frame, &asked.parsed, packet)?;
-        self.rejections.1 += 1;
+        self.rejections.tell(packet.source, now);
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let open = |family, protocol| socket_with(family, SocketType::RAW, flags, Some(protocol));
         let sent = match packet.source {
