@@ -130,6 +130,7 @@ fn guard(args: &ScreenArgs, (path, rules): (&Path, Rules), sides: [Side<'_>; 2])
         rules,
         wall,
         rejections: Rejections::new(Instant::now()),
+        untold: 0,
         printer: Printer::new(args.json),
     };
     screen.wall.beat(BELIEVED);
@@ -247,6 +248,8 @@ struct Screen<'a> {
     /// By rule, the default last.
     tally: Vec<Tally>,
     rejections: Rejections,
+    /// Flows whose verdict the wall did not take.
+    untold: u64,
     printer: Printer,
 }
 
@@ -269,7 +272,7 @@ impl Screen<'_> {
             for asked in waiting.borrow_mut().drain(..) {
                 self.judge(asked, &mut judged);
             }
-            self.carry_out(&judged)?;
+            self.carry_out(&judged);
             let wait = if count == 0 { BEAT } else { Duration::ZERO };
             let asked = [signals.stop.as_fd(), signals.hangup.as_fd(), asked_for_stats.as_fd()];
             let ready = ready::wait(asked.into_iter().chain(questions.fds()), Some(wait));
@@ -280,7 +283,8 @@ impl Screen<'_> {
             }
             if hangup {
                 signals.hear_hangups();
-                self.reload()?;
+                let reloaded = self.reload();
+                self.go_on_after(reloaded);
             }
             let due = next_stats.is_some_and(|at| Instant::now() >= at);
             if due {
@@ -290,7 +294,8 @@ impl Screen<'_> {
                 let _ = std::io::Read::read(&mut &*asked_for_stats, &mut [0; 64]);
             }
             if due || stats {
-                self.print("stats")?;
+                let printed = self.print("stats");
+                self.go_on_after(printed);
             }
             if let Ok(error) = failed.try_recv() {
                 return Err(error);
@@ -322,10 +327,35 @@ impl Screen<'_> {
         }
     }
 
+    /// A firewall that ends is worse than what went wrong here.
+    fn go_on_after(&mut self, done: Result<()>) {
+        if let Err(error) = done {
+            self.printer.trouble(&error);
+        }
+    }
+
+    /// Whether the wall knows now what was decided of flows; if not, their next packets ask again.
+    fn tell(&mut self, flows: &[(Key, usize)], accept: bool) -> bool {
+        let told = self.wall.decide(flows, accept).map_err(Error::from);
+        let knows = told.is_ok();
+        if !knows {
+            self.untold += flows.len() as u64;
+        }
+        self.go_on_after(told);
+        knows
+    }
+
     /// The wall knows the flows before what was held of them comes by it again.
-    fn carry_out(&mut self, judged: &Judged) -> Result<()> {
-        self.wall.decide(&judged.accepted, true)?;
-        self.wall.decide(&judged.denied, false)?;
+    fn carry_out(&mut self, judged: &Judged) {
+        let knows = self.tell(&judged.accepted, true);
+        self.tell(&judged.denied, false);
+        if !knows {
+            // At tc, they would only ask again.
+            for (_, number) in &judged.held {
+                self.tally[*number].lost += 1;
+            }
+            return self.printer.decided();
+        }
         for (ifindex, _) in self.sides {
             let came_in_here = judged.held.iter().filter(|(asked, _)| asked.ifindex == ifindex);
             let (frames, numbers): (Vec<&[u8]>, Vec<usize>) =
@@ -336,7 +366,6 @@ impl Screen<'_> {
             }
         }
         self.printer.decided();
-        Ok(())
     }
 
     /// Tells the sender; none if it is not told.
@@ -397,7 +426,8 @@ impl Screen<'_> {
             let packets = count.packets - tally.before.packets + here;
             lines.push((self.rules.name(number), packets, *tally));
         }
-        self.printer.stats(event, &lines, &self.wall.outcomes()?, self.wall.unsent());
+        let lost = (self.wall.unsent(), self.untold);
+        self.printer.stats(event, &lines, &self.wall.outcomes()?, lost);
         Ok(())
     }
 }

@@ -9,6 +9,7 @@ use weir_bpf::wall::OUTCOMES;
 use super::rules::Action;
 use crate::clock;
 use crate::console::{Console, event_line};
+use crate::error::Error;
 use crate::packet::Packet;
 
 /// What a rule has done here, in user mode.
@@ -93,13 +94,19 @@ impl Printer {
         self.console.say(message);
     }
 
-    /// Of each rule its name and packets; what became of packets; how many of the forwarded ones were lost.
+    /// What goes wrong, once as long as it goes on.
+    pub fn trouble(&mut self, error: &Error) {
+        self.console.trouble(error);
+    }
+
+    /// Of each rule its name and packets; what became of packets; how many of the forwarded ones were lost, and how many
+    /// verdicts the kernel half did not take.
     pub fn stats(
         &mut self,
         name: &'static str,
         rules: &[(String, u64, Tally)],
         outcomes: &[Counter],
-        unsent: u64,
+        (unsent, untold): (u64, u64),
     ) {
         if self.json {
             let rules = rules.iter().map(|(rule, packets, tally)| {
@@ -112,7 +119,8 @@ impl Printer {
                 .zip(outcomes)
                 .map(|((name, _), count)| ((*name).to_owned(), count.packets.into()))
                 .collect();
-            let what = json!({"rules": rules, "outcomes": outcomes, "unsent": unsent});
+            let what =
+                json!({"rules": rules, "outcomes": outcomes, "unsent": unsent, "untold": untold});
             return self.put(&[event(name, what)]);
         }
         let mut lines = Vec::new();
@@ -130,6 +138,9 @@ impl Printer {
             lines.push(format!(
                 "{unsent:>12}  of those forwarded were lost: the driver did not take them"
             ));
+        }
+        if untold > 0 {
+            lines.push(format!("{untold:>12}  verdicts on flows were not taken by the kernel"));
         }
         self.put(&lines);
     }

@@ -3,6 +3,7 @@
 use std::io::BufRead;
 use std::process::Stdio;
 
+use libbpf_rs::{MapCore, MapHandle};
 use pcap_file::pcap::{PcapPacket, PcapWriter};
 use weir_bpf::parser::Parser;
 
@@ -244,6 +245,44 @@ fn a_wall_that_is_gone_leaves_no_queueing_discipline_of_its_own() {
     assert_eq!(said, expected);
     assert_eq!(sh(&path.router, "tc qdisc show dev in clsact"), "");
     assert!(sh(&path.router, "tc qdisc show dev out clsact").contains("clsact"));
+}
+
+/// Lets nobody write to the maps of a screen's verdicts any more.
+fn freeze_verdicts(screen: &Screen) {
+    let fds = std::fs::read_dir(format!("/proc/{}/fdinfo", screen.child.pid())).unwrap();
+    let texts = fds.map(|fd| std::fs::read_to_string(fd.unwrap().path()).unwrap());
+    let ids = texts.filter_map(|text| {
+        let id = text.lines().find_map(|line| line.strip_prefix("map_id:"))?;
+        id.trim().parse().ok()
+    });
+    let maps = ids.map(|id| MapHandle::from_map_id(id).unwrap());
+    let frozen = maps.filter(|map| map.name() == "accepted" || map.name() == "denied");
+    assert_eq!(frozen.map(|map| map.freeze().unwrap()).count(), 2);
+}
+
+#[test]
+fn a_verdict_that_the_kernel_does_not_take_ends_no_screen() {
+    let path = Path::new();
+    let rules = ConfigFile::new("screening-untold", RULES);
+    let mut screen = Screen::start(&path, &rules, &[]);
+    let client = socket(&path.client, "198.18.0.2:4000");
+    let servers = [5000, 5001, 5002].map(|port| socket(&path.server, &format!("{SERVER}:{port}")));
+    let to = [5000, 5001, 5002].map(|port| format!("{SERVER}:{port}"));
+    echoes(&client, &servers[0], &to[0]);
+    freeze_verdicts(&screen);
+    // One is not to be denied and the other not to be accepted.
+    for _ in 0..2 {
+        assert!(!arrives(&client, &servers[1], &to[1]) && !arrives(&client, &servers[2], &to[2]));
+    }
+    echoes(&client, &servers[0], &to[0]);
+    let stats = screen.stats();
+    assert_eq!(stats["untold"], 4, "{stats}");
+    assert_eq!(of_rule(&stats, "port 5000", "lost"), 2, "{stats}");
+    screen.signal(Signal::INT);
+    let mut said = String::new();
+    screen.child.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
+    assert!(screen.child.wait().unwrap().success(), "{said}");
+    assert_eq!(said.matches("cannot tell the wall").count(), 1, "{said}");
 }
 
 /// What a screen says that ends of its own accord, and fails.
