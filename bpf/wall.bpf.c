@@ -79,6 +79,21 @@ static __always_inline bool is_elsewhere(const struct asking *asking,
 	return side && is_for_other_host(&asking->packet, flow->mac, side->mac);
 }
 
+/* May there be IP in what the parser does not look into? */
+static __always_inline bool is_wrapped(__be16 ethertype_be)
+{
+	switch (bpf_ntohs(ethertype_be)) {
+	case WEIR_WALL_MPLS:
+	case WEIR_WALL_MPLS_MULTICAST:
+	case WEIR_WALL_PPPOE_SESSION:
+	case WEIR_WALL_MACSEC:
+		return true;
+	default:
+		/* Behind more tags than the parser takes off. */
+		return is_vlan(ethertype_be);
+	}
+}
+
 static __always_inline enum weir_wall_outcome judge(const struct asking *asking)
 {
 	struct cursor cursor = asking->cursor;
@@ -92,9 +107,8 @@ static __always_inline enum weir_wall_outcome judge(const struct asking *asking)
 	case WEIR_PARSE_ARP:
 		return WEIR_WALL_OWN;
 	case WEIR_PARSE_OTHER_ETHERTYPE:
-		/* Behind more tags than that, there may be IP. */
-		return is_vlan(flow.ethertype_be) ? WEIR_WALL_UNCLEAR
-						  : WEIR_WALL_OWN;
+		return is_wrapped(flow.ethertype_be) ? WEIR_WALL_UNCLEAR
+						     : WEIR_WALL_OWN;
 	case WEIR_PARSE_MALFORMED:
 	case WEIR_PARSE_IPV6_CHAIN:
 		return WEIR_WALL_UNCLEAR;

@@ -11,6 +11,13 @@
 /* Rules, and the default, which is the last number in use. */
 #define WEIR_WALL_RULES 1024
 
+/* Ethertypes behind which Linux may find IP, and forward it by an interface on
+ * top that no wall stands in front of, or by labels. */
+#define WEIR_WALL_MPLS 0x8847
+#define WEIR_WALL_MPLS_MULTICAST 0x8848
+#define WEIR_WALL_PPPOE_SESSION 0x8864
+#define WEIR_WALL_MACSEC 0x88e5
+
 /* A flow in one direction; of a fragment, addresses and protocol alone. */
 struct weir_wall_key {
 	__u32 source[4]; /* network order; IPv4: the first word */
@@ -79,7 +86,7 @@ enum weir_wall_outcome {
 	WEIR_WALL_NOT_HELD,  /* judged by the screen, but too long to hold */
 	WEIR_WALL_DENIED,    /* of a denied flow */
 	WEIR_WALL_NO_ROOM,   /* undecided, and the ring was full */
-	WEIR_WALL_UNCLEAR,   /* malformed, or a source route */
+	WEIR_WALL_UNCLEAR,   /* malformed, wrapped, or a source route */
 	WEIR_WALL_OUTCOMES,
 };
 

@@ -63,7 +63,7 @@ pub const OUTCOMES: [(&str, &str); 11] = [
     ("not-held", "judged by the screen and dropped: too long to be held, or tagged"),
     ("denied", "of a denied flow"),
     ("no-room", "dropped because too many packets waited for the screen"),
-    ("unclear", "dropped because malformed or source-routed"),
+    ("unclear", "dropped because malformed, source-routed, or wrapped in MPLS, PPPoE or MACsec"),
 ];
 const _: () = assert!(OUTCOMES.len() == types::weir_wall_outcome::WEIR_WALL_OUTCOMES.0 as usize);
 

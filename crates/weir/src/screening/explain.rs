@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
 use serde_json::json;
+use weir_bpf::abi;
 use weir_bpf::parser::{Parse, Parsed, Parser, SHORTEST_FRAME};
 use weir_bpf::units::MacAddr;
 
@@ -18,6 +19,14 @@ use crate::status::SCHEMA;
 
 /// 802.1Q and 802.1ad, behind as many tags as the parser takes off.
 const VLAN_ETHERTYPES: [u16; 2] = [0x8100, 0x88a8];
+
+/// What may have IP in it that the parser does not look into.
+const WRAPPED: [(usize, &str); 4] = [
+    (abi::WALL_MPLS, "MPLS"),
+    (abi::WALL_MPLS_MULTICAST, "MPLS"),
+    (abi::WALL_PPPOE_SESSION, "PPPoE"),
+    (abi::WALL_MACSEC, "MACsec"),
+];
 
 /// Judges them one after the other, so that replies follow what they answer. Nothing is attached or sent.
 pub fn run(rules: &Rules, path: &Path, json: bool) -> Result<()> {
@@ -74,7 +83,10 @@ fn outcome(
         (_, None) if VLAN_ETHERTYPES.contains(&parsed.ethertype) => {
             so("drop", "too many VLAN tags", UNCLEAR)
         }
-        (_, None) => so("pass", &format!("ethertype 0x{:04x}", parsed.ethertype), OWN),
+        (_, None) => match wrapped(parsed.ethertype) {
+            Some(name) => so("drop", name, UNCLEAR),
+            None => so("pass", &format!("ethertype 0x{:04x}", parsed.ethertype), OWN),
+        },
         (_, Some(packet)) if parsed.routed > 0 => {
             so("drop", &packet.to_string(), "unclear: source-routed")
         }
@@ -83,6 +95,10 @@ fn outcome(
             (action, packet.to_string(), why)
         }
     }
+}
+
+fn wrapped(ethertype: u16) -> Option<&'static str> {
+    WRAPPED.iter().find(|(each, _)| *each == usize::from(ethertype)).map(|(_, name)| *name)
 }
 
 fn judge(

@@ -429,6 +429,12 @@ fn a_capture_is_explained_as_the_wall_has_it() {
             "too many VLAN tags",
             "unclear",
         ),
+        (frame(0x8847, &[0; 40]), "drop", "MPLS", "unclear"),
+        (frame(0x8848, &[0; 40]), "drop", "MPLS", "unclear"),
+        (frame(0x8863, &[0; 40]), "pass", "ethertype 0x8863", "own"),
+        (frame(0x8864, &[0; 40]), "drop", "PPPoE", "unclear"),
+        (frame(0x88e5, &[0; 40]), "drop", "MACsec", "unclear"),
+        (frame(0x8100, &[&[0, 1, 0x88, 0x64][..], &[0; 40]].concat()), "drop", "PPPoE", "unclear"),
         (ip4(server, &[131, 3, 4, 0]), "drop", "udp", "unclear"),
         (ip4(server, &[]), "accept", "udp", "asked"),
         // The rules alone are asked.
