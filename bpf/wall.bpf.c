@@ -179,10 +179,17 @@ int weir_wall_tc(struct __sk_buff *skb)
 		.now = bpf_ktime_get_coarse_ns(),
 		.ifindex = skb->ifindex,
 	};
+	enum weir_wall_outcome outcome = WEIR_WALL_OWN;
 
-	bpf_skb_pull_data(skb, skb->len < HEADERS_LEN ? skb->len : HEADERS_LEN);
-	asking.cursor = cursor_of(skb);
-	return passes(judge(&asking), &asking) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
+	/* The router's own to a group comes back without an Ethernet header
+	 * (dev_loopback_xmit()). */
+	if (skb->pkt_type != PACKET_LOOPBACK) {
+		bpf_skb_pull_data(skb, skb->len < HEADERS_LEN ? skb->len
+							      : HEADERS_LEN);
+		asking.cursor = cursor_of(skb);
+		outcome = judge(&asking);
+	}
+	return passes(outcome, &asking) ? TC_ACT_UNSPEC : TC_ACT_SHOT;
 }
 
 MAP(held, BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE, WEIR_WALL_RELEASED, __u32,

@@ -482,6 +482,29 @@ fn no_fewer_flows_are_remembered_than_are_judged_at_once() {
     assert_eq!(check("1024").status.code(), Some(1));
 }
 
+/// What the router sends to a group comes in again at its own interface, from the IP header on: this one's source would be
+/// an ethertype of IPv4.
+#[test]
+fn what_the_router_sends_to_a_group_comes_back_to_it() {
+    const OWN: &str = "8.0.0.1";
+    const GROUP: &str = "224.0.1.1";
+    let path = Path::new();
+    sh(
+        &path.router,
+        &format!("ip addr add {OWN}/24 dev in; ip route add {GROUP} dev in src {OWN}"),
+    );
+    let sender = socket(&path.router, &format!("{OWN}:4000"));
+    let receiver = socket(&path.router, "0.0.0.0:5000");
+    receiver.join_multicast_v4(&GROUP.parse().unwrap(), &OWN.parse().unwrap()).unwrap();
+    assert!(arrives(&sender, &receiver, &format!("{GROUP}:5000")));
+    let rules = ConfigFile::new("screening-looped", "drop\n");
+    let mut screen = Screen::start(&path, &rules, &["--attach", "tc"]);
+    assert!(arrives(&sender, &receiver, &format!("{GROUP}:5000")));
+    let stats = screen.stats();
+    assert_eq!(stats["outcomes"]["unclear"], 0, "{stats}");
+    assert!(stats["outcomes"]["own"].as_u64().unwrap() > 0, "{stats}");
+}
+
 /// A segment that no rule accepts, of a connection that is to come, denies that nothing.
 #[test]
 fn a_denied_segment_denies_no_handshake() {
