@@ -8,6 +8,7 @@ use std::path::Path;
 use serde_json::json;
 use weir_bpf::abi;
 use weir_bpf::parser::{Parse, Parsed, Parser, SHORTEST_FRAME};
+use weir_bpf::printable::printable;
 use weir_bpf::units::MacAddr;
 
 use super::rules::{Action, Rules};
@@ -49,7 +50,7 @@ pub fn run(rules: &Rules, path: &Path, json: bool) -> Result<()> {
             json!({"schema": SCHEMA, "number": number, "action": action, "packet": packet, "rule": why})
                 .to_string()
         } else {
-            format!("{number:>6} {action:6} {packet} ({why})")
+            printable(format!("{number:>6} {action:6} {packet} ({why})").as_bytes())
         };
         if !or_gone(writeln!(out, "{line}"))? {
             return Ok(());

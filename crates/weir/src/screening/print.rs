@@ -10,6 +10,7 @@ use super::rules::Action;
 use crate::clock;
 use crate::console::{Console, event_line};
 use crate::error::Error;
+use crate::out::safe;
 use crate::packet::Packet;
 
 /// What a rule has done here, in user mode.
@@ -77,8 +78,11 @@ impl Printer {
         }
     }
 
+    /// Names of interfaces, and rules, are in them: no text of theirs moves the cursor. JSON escapes by itself.
     fn put(&mut self, lines: &[String]) {
-        if !self.console.lines(&lines.join("\n")) {
+        let text = lines.join("\n");
+        let text = if self.json { text } else { safe(text.as_bytes()) };
+        if !self.console.lines(&text) {
             if self.left_out == 0 {
                 self.say("what is printed is not read: lines are left out");
             }

@@ -491,6 +491,35 @@ fn what_a_screen_prints_has_its_time_and_interface_and_is_described() {
     fields::SCREEN.has_only(&all);
 }
 
+/// An interface's name may have any character, and what stands between a rule's words any space.
+#[test]
+fn no_name_and_no_rule_moves_the_cursor() {
+    let path = Path::new();
+    let rules = ConfigFile::new("screening-names", "drop\u{2028}udp\x0blog\n");
+    sh(&path.router, "ip link set in down; ip link set in name \"$(printf 'in\\033[2J')\"");
+    sh(&path.router, "ip link set \"$(printf 'in\\033[2J')\" up");
+    let mut command = Command::new(WEIR);
+    command.args(["screen", rules.path(), "--in", "in\x1b[2J", "--out", "out"]);
+    let mut screen = path.router.run(|| Owned::start(command.stdout(Stdio::piped()))).unwrap();
+    let mut lines = std::io::BufReader::new(screen.stdout.take().unwrap()).lines();
+    let mut line = || lines.next().unwrap().unwrap();
+    assert!(line().starts_with("screening between in\\x1b[2J and out by 1 rules"));
+    let client = socket(&path.client, "198.18.0.2:4000");
+    client.send_to(b"there", format!("{SERVER}:5000")).unwrap();
+    let decision = line();
+    assert!(decision.contains(" in\\x1b[2J drop   udp"), "{decision}");
+    assert!(decision.contains("(line 1: drop\\u{2028}udp\\x0blog)"), "{decision}");
+    screen.signal(Signal::INT);
+    let rest: Vec<_> = std::iter::from_fn(|| lines.next()).map(Result::unwrap).collect();
+    assert!(rest.iter().any(|line| line.ends_with("line 1: drop\\u{2028}udp\\x0blog")), "{rest:?}");
+
+    let capture = ConfigFile::new("screening-capture-names", "");
+    std::fs::write(capture.path(), capture_of(&[ip4([198, 19, 0, 2], &[])])).unwrap();
+    let explained = path.weir(&["screen", rules.path(), "--explain", capture.path()]).stdout;
+    let explained = String::from_utf8(explained).unwrap();
+    assert!(explained.ends_with("(line 1: drop\\u{2028}udp\\x0blog)\n"), "{explained}");
+}
+
 /// A reader may stop to read, as `less` does, or a log that is full.
 #[test]
 fn a_screen_judges_while_nobody_reads_what_it_prints() {
