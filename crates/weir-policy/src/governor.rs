@@ -13,7 +13,7 @@
 //! heavy, so that its deadline comes first up to the end of the other's slice, within its share; and with interrupts
 //! deferred, as one that comes right after it has run does not preempt, and nothing asks the scheduler again before its
 //! tick. Receivers that have much to do when their turn comes, by their number, their buffers or what they do for a packet,
-//! are such tasks as well, where packets are lost meanwhile. That input waits for long does not tell one case from the
+//! are such tasks as well, where packets are lost meanwhile that they or another channel had room for. That input waits for long does not tell one case from the
 //! other, so the scheduler is watched for a moment before anything is changed.
 //!
 //! A full queue says that its receiver lacks CPU time, so input yields to it (Mogul & Ramakrishnan, *Eliminating Receive
@@ -191,7 +191,7 @@ impl Governor {
     pub fn decide(mut self, settings: &Settings, seen: &Observation) -> (Self, Action) {
         let over_share = self.remember(settings, seen);
         let regime = self.regime();
-        let apart = settings.prefer == Prefer::Separation && self.apart_for < REMEMBERED;
+        let apart = self.separates(settings);
         let alone = regime == Regime::Isolating && !apart;
         self.nice = match regime {
             Regime::Asleep => f64::from(Weight::NORMAL.nice()),
@@ -245,11 +245,12 @@ impl Governor {
         };
         let over = self.used > settings.user_share.rest();
         let known = self.knows_receivers();
-        let separates = known && settings.prefer == Prefer::Separation;
-        let busy = if separates { seen.busy } else { Nanos::ZERO };
+        self.apart_for = since(self.apart_for, seen.beside);
+        let busy =
+            if known && settings.prefer == Prefer::Separation { seen.busy } else { Nanos::ZERO };
+        self.calm_for = since(self.calm_for, seen.wasted > Nanos::ZERO);
         let overran = seen.overran && share(busy) > CROWDED_FROM;
-        self.calm_for = since(self.calm_for, seen.wasted > Nanos::ZERO || overran);
-        if seen.alarm || seen.over || over {
+        if seen.alarm || seen.over || over || overran {
             self.calm_for = self.calm_for.min(REST - TRIAL);
         }
         if seen.silent() {
@@ -257,7 +258,10 @@ impl Governor {
             // still preempts.
             self.others = average(self.others, 0.0, Nanos(REST.0 / 2));
         } else {
-            let busy = if self.discards() { busy } else { Nanos::ZERO };
+            // Where their queues are full they lose nothing by a ring that overflows, but another channel does.
+            let lose =
+                if self.discards() { self.separates(settings) } else { self.calm_for < REST };
+            let busy = if lose { busy } else { Nanos::ZERO };
             let others = if known { seen.others() } else { Nanos::ZERO };
             self.others = average(self.others, share(others + busy), CROWDED_OVER);
         }
@@ -268,8 +272,12 @@ impl Governor {
         let few = if beside_others { admitted / POLL_ADMITTED } else { 0.0 };
         let polls = few.max(seen.packets as f64 / POLL_PACKETS);
         self.polls = average(self.polls, polls * share(Nanos::from_millis(1)), CROWDED_OVER);
-        self.apart_for = since(self.apart_for, seen.beside);
         over
+    }
+
+    /// Whether another channel is to be told from a flooded one.
+    fn separates(&self, settings: &Settings) -> bool {
+        settings.prefer == Prefer::Separation && self.apart_for < REMEMBERED
     }
 
     /// Whether packets have been discarded here of late, and not only, maybe, elsewhere.
@@ -457,8 +465,11 @@ mod tests {
         is(action, Regime::Shared, -20, false);
         // Their queues are full, so that little of it is admitted.
         assert_eq!(action.poll_every, Some(POLL_INTERVALS[0]));
-        let discards = Observation { wasted: Nanos(100_000), ..busy };
+        let discards = Observation { wasted: Nanos(100_000), beside: true, ..busy };
         is(looks(governor, 20, &settings, &discards).1, Regime::Shared, -20, false);
+        // Alone it yields to them: their queues are full, and more is not to be had.
+        let alone = Observation { beside: false, overran: true, ..discards };
+        is(looks(governor, 200, &settings, &alone).1, Regime::Isolating, 19, true);
         // A stream's packets are admitted: a poll brings them as many as the ring has room for.
         let stream = Observation { discarded: 0, ..overran };
         let (governor, action) = looks(governor, 40, &settings, &stream);
@@ -467,7 +478,7 @@ mod tests {
         let beside = Observation { strangers: MS, ..stream };
         assert_eq!(looks(governor, 40, &settings, &beside).1.poll_every, Some(POLL_INTERVALS[2]));
         // They are short of CPU time, and that is all.
-        let rests = Observation { busy: Nanos(50_000), ..discards };
+        let rests = Observation { busy: Nanos(50_000), beside: false, ..discards };
         is(looks(governor, 40, &settings, &rests).1, Regime::Isolating, 19, true);
         let settings = Settings { prefer: Prefer::Throughput, ..settings };
         is(looks(governor, 40, &settings, &discards).1, Regime::Isolating, 19, true);
