@@ -27,7 +27,7 @@ role_of(const struct task_struct *task, const struct weir_consumer *consumer,
 {
 	if (is_light(task))
 		return WEIR_COUNTED_LIGHT;
-	if (!consumer || now - consumer->brought_ns >= CONSUMER_NS ||
+	if (!consumer || now - consumer->brought_ns >= WEIR_CONSUMER_NS ||
 	    consumer->score < CONSUMER_SCORE_MIN ||
 	    consumer->ran_ns >= COMPUTING_NS)
 		return WEIR_COUNTED_NOWHERE;

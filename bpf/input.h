@@ -12,7 +12,7 @@
 #include "task.h"
 
 /* How long a process that was brought something is taken for a consumer. */
-#define CONSUMER_NS 1000000000ULL
+#define WEIR_CONSUMER_NS 1000000000ULL
 #define CONSUMER_SCORE_MAX 4
 /* Once may have been an interrupt's doing. */
 #define CONSUMER_SCORE_MIN 2

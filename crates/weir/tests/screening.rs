@@ -112,6 +112,13 @@ fn the_rules_hold(place: &str) {
         screen.stats();
         echoes(&client, &server, &there);
     }
+    // Nor does a pipe that nobody writes into: it is not waited for.
+    std::fs::remove_file(rules.path()).unwrap();
+    assert!(Command::new("mkfifo").arg(rules.path()).status().unwrap().success());
+    screen.signal(Signal::HUP);
+    screen.stats();
+    echoes(&client, &server, &there);
+    std::fs::remove_file(rules.path()).unwrap();
     rules.write("accept icmp\n");
     screen.signal(Signal::HUP);
     screen.event("reloaded");

@@ -5,13 +5,14 @@
 
 use std::time::{Duration, Instant};
 
+use weir_bpf::abi;
 use weir_bpf::input::Input;
 use weir_policy::{Action, Regime};
 
 /// So long at a time: each receiver has had a turn, and has left the CPU.
 const SEEN: Duration = Duration::from_millis(20);
-/// As long as a task that input woke is taken for a receiver (`CONSUMER_NS` in `bpf/input.h`).
-const UNSEEN: Duration = Duration::from_secs(1);
+/// As long as a task that input woke is taken for a receiver.
+const UNSEEN: Duration = Duration::from_nanos(abi::CONSUMER_NS as u64);
 
 /// What one look after a NAPI thread knows of this.
 #[derive(Default)]

@@ -229,6 +229,18 @@ fn read(path: &Path) -> Result<Rules> {
     Ok(rules)
 }
 
+/// The same while packets wait for verdicts: a pipe might never end.
+fn read_again(path: &Path) -> Result<Rules> {
+    match named_file::is_regular(path) {
+        Ok(true) => read(path),
+        Ok(false) => Err(Error::refused(
+            format!("{} is no regular file, so it cannot be read again", path.display()),
+            "start `weir screen` with a file",
+        )),
+        Err(source) => Err(Error::file("read", path, source)),
+    }
+}
+
 /// What is still to be done about packets that were judged.
 #[derive(Default)]
 struct Judged {
@@ -396,7 +408,7 @@ impl Screen<'_> {
 
     /// Reads the rules again. A file with a mistake changes nothing.
     fn reload(&mut self) -> Result<()> {
-        match read(self.path) {
+        match read_again(self.path) {
             Ok(rules) => {
                 self.print("summary")?;
                 self.tally = vec![Tally::default(); rules.0.len() + 1];
