@@ -28,12 +28,6 @@
 #define FRAGMENT_UNIT 8 /* RFC 791 */
 #define ENOMEM 12	/* over the socket's own limit; ENOBUFS is the host's */
 #define LOOPBACK_IFINDEX 1 /* in each network namespace */
-/*
- * No driver receives into buffers so much longer than twice a packet: a sender
- * of the same host made it up, of single bytes on pages of their own
- * (MSG_ZEROCOPY).
- */
-#define BUFFER_SPARE 8192
 
 enum skb_drop_reason {
 	/* Relocated: kernels insert before it. */
@@ -202,8 +196,7 @@ static __always_inline void learn(const struct sock *sk, struct refused refused)
 	key.ifindex = refused.ifindex;
 	row = bpf_map_lookup_elem(&charge_rows, &key);
 	charges = row ? charges_at(*row) : NULL;
-	if (!charges || !refused.truesize ||
-	    refused.truesize > 2 * refused.ip_len + BUFFER_SPARE)
+	if (!charges || !refused.truesize)
 		return;
 	learn_charge(charges, &refused, now);
 	if (now - charges->confirmed_ns < CHARGE_BELIEVED_NS)
