@@ -56,19 +56,30 @@ MAP(strains, BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE, WEIR_INPUTS, __u32,
 /* When waits were last told of. */
 __u64 suspected_ns;
 
+/* Has its ring been full again and again, without an end? */
+static __always_inline bool is_standing(const struct weir_strain *strain)
+{
+	return strain->full > WEIR_CONTENDED_POLLS * (strain->drained + 1);
+}
+
 static __always_inline void strain_compare(struct weir_strain *strain,
 					   const struct weir_strain *now)
 {
 	__u64 elapsed = now->seen_ns - strain->seen_ns;
 	__u64 waited = now->waited_ns - strain->waited_ns;
 	__u64 ran = now->ran_ns - strain->ran_ns;
+	enum weir_cause trial = WEIR_CAUSE_COUNT;
 
 	/* Of a thread that has just come nothing is known. */
 	if (!strain->seen_ns)
 		return;
-	if (waited * 1000 > elapsed * STRAIN_WAITS_PERMILLE &&
-	    ran * WEIR_SHARE_ONE > elapsed * strain->share &&
-	    try_gates(now->seen_ns)) {
+	if (waited * 1000 > elapsed * STRAIN_WAITS_PERMILLE) {
+		if (ran * WEIR_SHARE_ONE > elapsed * strain->share)
+			trial = WEIR_CAUSE_CPU_SHARE;
+		else if (is_standing(strain))
+			trial = WEIR_CAUSE_RING;
+	}
+	if (trial != WEIR_CAUSE_COUNT && try_gates(trial, now->seen_ns)) {
 		strain->over++;
 	} else if ((strain->overruns ||
 		    waited > strain->wait_ns * (now->turns - strain->turns)) &&
@@ -98,6 +109,10 @@ int BPF_PROG(weir_strain, struct napi_struct *napi, int work, int budget)
 		return 0;
 	strain->full_polls = work < budget ? 0 : strain->full_polls + 1;
 	strain->overruns += strain->full_polls == WEIR_OVERRUN_POLLS;
+	if (work < budget)
+		strain->drained++;
+	else
+		strain->full++;
 	if (now.seen_ns - strain->seen_ns < STRAIN_WINDOW_NS)
 		return 0;
 	now.ran_ns = runs->se.sum_exec_runtime;
@@ -109,6 +124,8 @@ int BPF_PROG(weir_strain, struct napi_struct *napi, int work, int budget)
 	strain->waited_ns = now.waited_ns;
 	strain->turns = now.turns;
 	strain->overruns = 0;
+	strain->full = 0;
+	strain->drained = 0;
 	return 0;
 }
 

@@ -72,7 +72,10 @@ struct weir_strain {
 	__u64 waited_ns;
 	__u64 turns;
 	__u32 full_polls; /* in a row */
-	__u32 overruns;	  /* since then */
+	/* Since then. */
+	__u32 overruns;
+	__u32 full;    /* polls that were */
+	__u32 drained; /* polls that were not */
 	/* How often was it found to wait long, or to be over its share, of
 	 * which there is one trial a second? */
 	__u32 waits;

@@ -77,7 +77,7 @@ pub struct Observation {
     pub ran: Nanos,
     /// Whether it waited for longer than [`Settings::timeout`] a turn, or for so long that its ring may have overflowed.
     pub waits: bool,
-    /// Whether it ran for more than its share while it waited for more.
+    /// Whether it waited for the CPU though it ran for more than its share, or though its ring was full again and again.
     pub over: bool,
     /// Whether the kernel has refused a packet for a full queue, or a gate has discarded one.
     pub alarm: bool,
