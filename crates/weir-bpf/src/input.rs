@@ -67,7 +67,7 @@ pub struct InputCounters {
     pub discard_cost: Option<Nanos>,
     /// How often it was found to wait long, while nobody watched.
     pub waits: u32,
-    /// How often it was found to be over its share, while nobody watched.
+    /// How often it was found to be over its share, or its ring full again and again, while nobody watched.
     pub over: u32,
     /// Where it runs, or last ran.
     pub cpu: CpuId,
@@ -274,11 +274,13 @@ impl Input {
         Ok(())
     }
 
-    /// Has its alarm rung ([`Cause::CpuWait`], [`Cause::CpuShare`]) when it waits for a turn for longer than that, or
-    /// has more than this share of its CPU while others want it, each once a second at most; `None`: no more.
+    /// Has its alarm rung ([`Cause::CpuWait`], [`Cause::CpuShare`], [`Cause::Ring`]) when it waits for a turn for longer
+    /// than that, or has more than this share of its CPU, or a ring that is full again and again, while others want the
+    /// CPU, each once a second at most; `None`: no more.
     ///
     /// [`Cause::CpuWait`]: crate::verdict::Cause::CpuWait
     /// [`Cause::CpuShare`]: crate::verdict::Cause::CpuShare
+    /// [`Cause::Ring`]: crate::verdict::Cause::Ring
     pub fn alarm(&self, bounds: Option<(Nanos, f64)>) {
         let (wait, share) = bounds.unwrap_or_default();
         let set = |offset, value: u64| self.shared.strains.set(self.number, offset, value);

@@ -322,6 +322,24 @@ fn input_that_waits_long_is_told_of_only_where_that_is_asked_for() {
     });
 }
 
+/// Receivers that are many empty their queues before one is full, and the ring refuses everybody's packets meanwhile.
+#[test]
+fn a_ring_that_is_full_again_and_again_is_told_of() {
+    let bench = Bench::new();
+    let input = bench.inputs.add(bench.thread).unwrap();
+    let _process = bench.stranger();
+    sched::set_weight(bench.thread, SchedPolicy::Batch, Nice(0), None).unwrap();
+    // Neither waits nor a share are too much.
+    let ran = || sched::cpu_time(bench.thread).unwrap().0;
+    input.alarm(Some((Nanos(10_000 * MS), 1.0)));
+    let mut generator = bench.generator();
+    let calm = ran() + 20 * MS;
+    bench.send(&mut generator, &[bench.flow(PORT, 20_000.0)], || ran() > calm);
+    assert_eq!(input.read().over, 0, "its ring does not fill");
+    let flood = [bench.network.flow(PORT, None)];
+    bench.send(&mut generator, &flood, || input.read().over > 0);
+}
+
 #[test]
 fn a_stranger_holds_input_up() {
     let bench = Bench::new();
