@@ -30,7 +30,7 @@ const volatile bool forwarding;
 __u64 alive_until_ns;
 
 MAP(sides, BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE, 2, __u32, struct weir_wall_side);
-MAP(outcomes, BPF_MAP_TYPE_PERCPU_ARRAY, 0, WEIR_WALL_OUTCOMES, __u32,
+MAP(outcomes, BPF_MAP_TYPE_PERCPU_ARRAY, 0, WEIR_WALL_OUTCOME_COUNT, __u32,
     struct weir_counter);
 
 static __always_inline const struct weir_wall_side *side_at(__u32 number,
@@ -58,7 +58,7 @@ of_flow(const struct asking *asking, const struct flow *flow,
 	key_of(flow, &key);
 	key.side = side_at(1, asking->ifindex) ? 1 : 0;
 	outcome = of_accepted(asking, &key, flow->tcp_flags);
-	if (outcome != WEIR_WALL_OUTCOMES)
+	if (outcome != WEIR_WALL_OUTCOME_COUNT)
 		return outcome;
 	if (fail_open && asking->now > alive_until_ns)
 		return WEIR_WALL_OPEN;
@@ -228,7 +228,6 @@ int weir_wall_again(struct __sk_buff *skb)
 }
 
 /* For user space, which knows the types of variables and of maps alone. */
-enum weir_wall_outcome outcome_type;
 struct weir_wall_record record_type;
 enum weir_family family_type;
 enum weir_fragment fragment_type;

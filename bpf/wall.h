@@ -74,20 +74,34 @@ struct weir_wall_held {
 	__u8 frame[WEIR_WALL_HELD];
 };
 
-/* What becomes of a packet at the wall. Each has exactly one. */
+/*
+ * What becomes of a packet at the wall. Each has exactly one, and those up to
+ * OPEN pass. X(NAME, "name as printed", "description")
+ */
+#define WEIR_WALL_OUTCOMES(X)                                                 \
+	X(ACCEPTED, "accepted", "of an accepted flow")                        \
+	X(REPLY, "reply", "in answer to an accepted flow")                    \
+	X(FORWARDED, "forwarded",                                             \
+	  "of an accepted flow or in answer to one, and sent on in the "      \
+	  "driver")                                                           \
+	X(OWN, "own", "for the router itself, or for all on the link")        \
+	X(ELSEWHERE, "elsewhere",                                             \
+	  "for another host of the link, by its Ethernet address")            \
+	X(OPEN, "open", "passed because the screen did not answer")           \
+	X(ASKED, "asked", "held while the screen judged the flow")            \
+	X(NOT_HELD, "not-held",                                               \
+	  "judged by the screen and dropped: too long to be held, or tagged") \
+	X(DENIED, "denied", "of a denied flow")                               \
+	X(NO_ROOM, "no-room",                                                 \
+	  "dropped because too many packets waited for the screen")           \
+	X(UNCLEAR, "unclear",                                                 \
+	  "dropped because malformed, source-routed, or wrapped in MPLS, "    \
+	  "PPPoE or MACsec")
+
+#define WEIR_WALL_ENUM(name, text, description) WEIR_WALL_##name,
 enum weir_wall_outcome {
-	WEIR_WALL_ACCEPTED,  /* of an accepted flow */
-	WEIR_WALL_REPLY,     /* in answer to one */
-	WEIR_WALL_FORWARDED, /* of either, and sent on at the driver */
-	WEIR_WALL_OWN,	     /* for the router, or for all on the link */
-	WEIR_WALL_ELSEWHERE, /* for another host of the link */
-	WEIR_WALL_OPEN,	     /* passed because the screen does not answer */
-	WEIR_WALL_ASKED,     /* held for the screen */
-	WEIR_WALL_NOT_HELD,  /* judged by the screen, but too long to hold */
-	WEIR_WALL_DENIED,    /* of a denied flow */
-	WEIR_WALL_NO_ROOM,   /* undecided, and the ring was full */
-	WEIR_WALL_UNCLEAR,   /* malformed, wrapped, or a source route */
-	WEIR_WALL_OUTCOMES,
+	WEIR_WALL_OUTCOMES(WEIR_WALL_ENUM) WEIR_WALL_OUTCOME_COUNT
 };
+#undef WEIR_WALL_ENUM
 
 #endif /* WEIR_WALL_H */

@@ -92,7 +92,7 @@ static __always_inline void establish(const struct weir_wall_key *direction,
 	bpf_map_update_elem(&established, direction, &copy, BPF_ANY);
 }
 
-/* Is the packet of an accepted flow? WEIR_WALL_OUTCOMES: no. */
+/* Is the packet of an accepted flow? WEIR_WALL_OUTCOME_COUNT: no. */
 static __always_inline enum weir_wall_outcome
 of_accepted(const struct asking *asking, const struct weir_wall_key *key,
 	    __u8 tcp_flags)
@@ -115,7 +115,7 @@ of_accepted(const struct asking *asking, const struct weir_wall_key *key,
 	}
 	entry = answers ? decided(&accepted, &reverse, asking, true) : NULL;
 	if (!entry)
-		return WEIR_WALL_OUTCOMES;
+		return WEIR_WALL_OUTCOME_COUNT;
 	if (!entry->answered)
 		entry->answered = 1;
 	return WEIR_WALL_REPLY;

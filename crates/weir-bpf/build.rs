@@ -133,9 +133,10 @@ fn constants(bpf_dir: &Path) -> Result<String, Box<dyn Error>> {
     Ok(rust)
 }
 
-/// Expands the X-macros of `verdict.h` and `defect.h`: one marked line per entry.
+/// Expands the X-macros of `verdict.h`, `trace.h`, `wall.h` and `defect.h`: one marked line per entry.
 fn lists(clang: &str, bpf_dir: &Path) -> Result<String, Box<dyn Error>> {
     let source = "#include \"defect.h\"\n#include \"trace.h\"\n#include \"verdict.h\"\n\
+        #include \"wall.h\"\n\
         #define V(name, text, description) @verdict|name||text|description|@\n\
         #define B(name, text, description) @bound|name||text|description|@\n\
         #define K(name, bound, addressed, text, description) \
@@ -145,9 +146,11 @@ fn lists(clang: &str, bpf_dir: &Path) -> Result<String, Box<dyn Error>> {
         #define S(name, verdict, kind, text, description) @share|name||text|description|@\n\
         #define C(name, text, description) @cause|name||text|description|@\n\
         #define T(name, text, description) @step|name||text|description|@\n\
+        #define W(name, text, description) @outcome|name||text|description|@\n\
         #define D(name, rule) @defect|name||#name|rule|@\n\
         WEIR_VERDICTS(V) WEIR_BOUNDS(B) WEIR_KINDS(K) WEIR_REASONS(R) \
-        WEIR_SHARE_REASONS(S) WEIR_CAUSES(C) WEIR_STEPS(T) WEIR_DEFECT_LIST(D)\n";
+        WEIR_SHARE_REASONS(S) WEIR_CAUSES(C) WEIR_STEPS(T) WEIR_WALL_OUTCOMES(W) \
+        WEIR_DEFECT_LIST(D)\n";
     let input = PathBuf::from(env::var("OUT_DIR")?).join("lists.h");
     fs::write(&input, source)?;
     let output = Command::new(clang)
@@ -172,6 +175,7 @@ fn lists(clang: &str, bpf_dir: &Path) -> Result<String, Box<dyn Error>> {
     emit(&mut rust, "Reason", "Why the gate did it.", &reasons)?;
     emit(&mut rust, "Cause", "What wakes a gate that sleeps.", &of("cause"))?;
     emit(&mut rust, "Step", "Where a packet that is traced has come to.", &of("step"))?;
+    emit(&mut rust, "WallOutcome", "What becomes of a packet at a wall.", &of("outcome"))?;
     let addressed = kinds.iter().filter(|kind| kind.properties.get(1).is_some_and(|it| it == "1"));
     let addressed: Vec<&Entry> = addressed.copied().collect();
     let doc = "Whether its channels have an address of their own, and so are counted one by one.";

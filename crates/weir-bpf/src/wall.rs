@@ -27,6 +27,7 @@ use crate::sys::tc::{FilterId, Hook};
 use crate::tc_bpf;
 use crate::test_run;
 use crate::units::IfIndex;
+pub use crate::verdict::WallOutcome;
 
 pub(crate) const WALL: &str = "the wall";
 /// Before the filters of others: what one of them accepts, those behind it never see. "wall", in ASCII.
@@ -50,22 +51,6 @@ pub struct Options {
     /// Be in the driver, before the kernel builds a packet buffer; else at tc ingress.
     pub in_driver: bool,
 }
-
-/// What became of packets, by name and for a person, in the order of `enum weir_wall_outcome`.
-pub const OUTCOMES: [(&str, &str); 11] = [
-    ("accepted", "of an accepted flow"),
-    ("reply", "in answer to an accepted flow"),
-    ("forwarded", "of an accepted flow or in answer to one, and sent on in the driver"),
-    ("own", "for the router itself, or for all on the link"),
-    ("elsewhere", "for another host of the link, by its Ethernet address"),
-    ("open", "passed because the screen did not answer"),
-    ("asked", "held while the screen judged the flow"),
-    ("not-held", "judged by the screen and dropped: too long to be held, or tagged"),
-    ("denied", "of a denied flow"),
-    ("no-room", "dropped because too many packets waited for the screen"),
-    ("unclear", "dropped because malformed, source-routed, or wrapped in MPLS, PPPoE or MACsec"),
-];
-const _: () = assert!(OUTCOMES.len() == types::weir_wall_outcome::WEIR_WALL_OUTCOMES.0 as usize);
 
 const _: () = assert!(size_of::<types::weir_wall_entry>() == 16 && abi::WALL_RULES <= 1 << 16);
 
@@ -302,13 +287,13 @@ impl Wall {
         (0..).zip(frames).map(|(number, _)| self.held.get::<u32>(number, RELEASED) == 1).collect()
     }
 
-    /// What became of packets, in the order of [`OUTCOMES`].
+    /// What became of packets, in the order of [`WallOutcome::ALL`].
     ///
     /// # Errors
     /// When the kernel does not tell.
     pub fn outcomes(&self) -> Result<Vec<Counter>> {
         let map = &self.skel.maps.outcomes;
-        (0..OUTCOMES.len()).map(|number| total(map, number)).collect()
+        (0..WallOutcome::ALL.len()).map(|number| total(map, number)).collect()
     }
 
     /// The packets that a rule has decided without the screen.

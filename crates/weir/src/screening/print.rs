@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use serde_json::{Value, json};
 use weir_bpf::counters::Counter;
-use weir_bpf::wall::OUTCOMES;
+use weir_bpf::wall::WallOutcome;
 
 use super::rules::Action;
 use crate::clock;
@@ -118,10 +118,10 @@ impl Printer {
                     tally.released, "lost": tally.lost, "rejections": tally.rejections})
             });
             let rules: Vec<_> = rules.collect();
-            let outcomes: serde_json::Map<_, _> = OUTCOMES
+            let outcomes: serde_json::Map<_, _> = WallOutcome::ALL
                 .iter()
                 .zip(outcomes)
-                .map(|((name, _), count)| ((*name).to_owned(), count.packets.into()))
+                .map(|(outcome, count)| (outcome.name().to_owned(), count.packets.into()))
                 .collect();
             let what =
                 json!({"rules": rules, "outcomes": outcomes, "unsent": unsent, "untold": untold});
@@ -133,8 +133,9 @@ impl Printer {
         for (rule, packets, tally) in rules {
             lines.push(format!("{packets:>12} {:>12}  {rule}", tally.asked));
         }
-        for ((name, description), count) in OUTCOMES.iter().zip(outcomes) {
+        for (outcome, count) in WallOutcome::ALL.iter().zip(outcomes) {
             if count.packets > 0 {
+                let (name, description) = (outcome.name(), outcome.description());
                 lines.push(format!("{:>12}  {name}: {description}", count.packets));
             }
         }
