@@ -229,7 +229,10 @@ fn emit(rust: &mut String, name: &str, doc: &str, entries: &[&Entry]) -> std::fm
     for Entry { variant, .. } in entries {
         writeln!(rust, "        Self::{variant},")?;
     }
-    writeln!(rust, "    ];\n    /// As printed.\n    pub const fn name(self) -> &'static str {{")?;
+    writeln!(rust, "    ];\n    /// The one that the kernel half means by a number.")?;
+    writeln!(rust, "    pub fn of(number: u32) -> Option<Self> {{")?;
+    writeln!(rust, "        Self::ALL.get(number as usize).copied()\n    }}")?;
+    writeln!(rust, "    /// As printed.\n    pub const fn name(self) -> &'static str {{")?;
     writeln!(rust, "        match self {{")?;
     for Entry { variant, text, .. } in entries {
         writeln!(rust, "            Self::{variant} => {text},")?;

@@ -115,7 +115,7 @@ impl Accounts {
         if account.used_ns == 0 && account.shed == 0 {
             return None;
         }
-        let kind = *Kind::ALL.get(usize::from(account.key.kind))?;
+        let kind = Kind::of(account.key.kind.into())?;
         let is_kinds = place < Kind::ALL.len() as u32;
         let channel = if is_kinds {
             Channel::of_kind(kind)

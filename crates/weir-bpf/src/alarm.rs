@@ -182,8 +182,7 @@ impl Rings {
         let into = Arc::clone(&causes);
         let heard = move |bytes: &[u8]| {
             let number = bytes.try_into().map(u32::from_ne_bytes);
-            let cause = number.ok().and_then(|number| Cause::ALL.get(number as usize).copied());
-            lock(&into).extend(cause);
+            lock(&into).extend(number.ok().and_then(Cause::of));
             0
         };
         let ring =

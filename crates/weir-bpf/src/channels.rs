@@ -192,12 +192,12 @@ pub(crate) fn add_entry(seen: &mut Seen, entry: &[u8]) {
 /// The channel that the kernel half has counted under a key.
 pub(crate) fn channel_of_key(key: &[u8]) -> Option<Channel> {
     let key = record::<types::weir_channel_key>(key)?;
-    let kind = Kind::ALL.into_iter().find(|kind| *kind as u32 == u32::from(key.kind))?;
+    let kind = Kind::of(key.kind.into())?;
     Some(channel(kind, key.family.into(), &key.address, key.port, key.egress_ifindex))
 }
 
 fn channel_of_destination(entry: &types::weir_destination) -> Option<Channel> {
-    let kind = Kind::ALL.into_iter().find(|kind| *kind as u32 == u32::from(entry.kind))?;
+    let kind = Kind::of(entry.kind.into())?;
     let (port, egress) = (entry.channel_port, entry.egress_ifindex);
     kind.is_addressed().then(|| channel(kind, entry.family.0, &entry.address, port, egress))
 }

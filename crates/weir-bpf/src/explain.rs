@@ -73,7 +73,7 @@ impl Gate {
 
 #[allow(unsafe_code)]
 fn explanation_of(said: &types::weir_explanation) -> Option<Explanation> {
-    let reason = Reason::ALL.into_iter().find(|reason| *reason as u32 == said.reason)?;
+    let reason = Reason::of(said.reason)?;
     // SAFETY: the same structure of integers, by the name that the parser's skeleton gives it.
     let parsed: Parsed = unsafe { std::mem::transmute(said.parsed) };
     let parsed = Some(parsed).filter(|parsed| parsed.reached() != Parse::WEIR_PARSE_MALFORMED);

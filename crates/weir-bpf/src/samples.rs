@@ -86,7 +86,7 @@ fn sample_of(sample: &types::weir_sample) -> Option<Sample> {
     Some(Sample {
         packets: sample.packets.into(),
         ifindex: IfIndex(sample.ifindex),
-        reason: *Reason::ALL.get(sample.reason as usize)?,
+        reason: Reason::of(sample.reason)?,
         frame: sample.bytes[..len].to_vec(),
     })
 }

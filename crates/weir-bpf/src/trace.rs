@@ -212,7 +212,7 @@ fn event(it: types::weir_trace_event) -> Option<Event> {
     Some(Event {
         packet: it.packet,
         at: Nanos(it.at_ns),
-        step: *Step::ALL.get(it.step as usize)?,
+        step: Step::of(it.step)?,
         cpu: CpuId(it.cpu),
         tid: it.tid,
         comm: String::from_utf8_lossy(&comm).into_owned(),
