@@ -13,8 +13,6 @@
 #include "address.h"
 #include "destination.h"
 
-/* After this long without a packet an account may be taken by another. */
-#define ACCOUNT_IDLE_NS 1000000000ULL
 /* Longest probe for a place. */
 #define ACCOUNT_PROBES 4
 /* Unused time is saved up to this much. */
@@ -77,7 +75,7 @@ static __always_inline __u32 account_find(const struct weir_channel_key *key,
 			break;
 		if (same_channel(&account->key, key))
 			return place;
-		if (now - account->used_ns > ACCOUNT_IDLE_NS) {
+		if (now - account->used_ns > WEIR_ACCOUNT_IDLE_NS) {
 			free = idle ? free : place;
 			idle = true;
 		} else if (!idle && claims && !is_protected(&account->key)) {

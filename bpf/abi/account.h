@@ -13,6 +13,9 @@
  */
 #define WEIR_ACCOUNTS 64
 
+/* After this long without a packet an account may be taken by another. */
+#define WEIR_ACCOUNT_IDLE_NS 1000000000ULL
+
 /* How many channels one poll's time is shared out among; others go without. */
 #define WEIR_TOUCHES 8
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use weir_bpf::abi;
 use weir_bpf::accounts::{Account, Accounts, monotonic_now, until};
 use weir_bpf::channels::Channel;
 use weir_bpf::input::InputCounters;
@@ -19,6 +20,8 @@ use crate::shares;
 /// How long a limit holds if nobody sets it again. Whoever looks does so each few milliseconds; if it cannot,
 /// nobody is to be limited for long.
 const HOLDS: Nanos = Nanos::from_millis(50);
+// The law forgets a channel when another may take its account.
+const _: () = assert!(FORGOTTEN.0 == abi::ACCOUNT_IDLE_NS as u64);
 
 /// One CPU's division, as far as the NAPI thread sees it that it is kept for.
 pub(super) struct Fair {
