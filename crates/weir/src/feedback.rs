@@ -1,11 +1,13 @@
 //! Feedback from queues that are no socket's: one thread looks after each kind of them while the daemon runs. A kind is
 //! one [`Watcher`].
 
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::io::PipeReader;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::joined::Joined;
+use crate::joined::Waiting;
+use crate::ready;
 
 /// Looks after one kind of queue.
 pub trait Watcher: Send {
@@ -17,22 +19,21 @@ pub trait Watcher: Send {
 
 /// Looks until it is dropped.
 pub struct Feedback {
-    /// The thread ends when this is dropped, so it comes first.
-    _stop: Sender<()>,
-    _thread: Joined,
+    _thread: Waiting,
 }
 
 impl Feedback {
     /// In the calling thread's network namespace.
     pub fn start(mut watchers: Vec<Box<dyn Watcher>>) -> Result<Self> {
-        let (stop, stopped) = channel::<()>();
         let mut look = move || {
             watchers.iter_mut().for_each(|watcher| watcher.look());
             watchers.iter().map(|watcher| watcher.pause()).min().unwrap_or(Duration::MAX)
         };
-        let work = move || while stopped.recv_timeout(look()) == Err(RecvTimeoutError::Timeout) {};
-        let thread = Joined::spawn("weir-feedback", work)
+        let work = move |ended: PipeReader| {
+            while !ready::wait([ended.as_fd()], Some(look())).is_ok_and(|ready| ready[0]) {}
+        };
+        let thread = Waiting::spawn("weir-feedback", work)
             .map_err(|source| Error::system("start the thread that watches queues", source))?;
-        Ok(Self { _stop: stop, _thread: thread })
+        Ok(Self { _thread: thread })
     }
 }

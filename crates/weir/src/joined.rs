@@ -1,6 +1,6 @@
 //! Threads that are waited for.
 
-use std::io;
+use std::io::{self, PipeReader, PipeWriter};
 use std::thread::{Builder, JoinHandle};
 
 /// A thread, which dropping this waits for: whatever tells it to end is dropped before.
@@ -18,5 +18,21 @@ impl Drop for Joined {
         if let Some(thread) = self.0.take() {
             let _ = thread.join();
         }
+    }
+}
+
+/// A thread that waits for descriptors. Dropping this tells it to end, and waits for that.
+pub struct Waiting {
+    /// It ends when this is closed, so it comes first.
+    _going_on: PipeWriter,
+    _thread: Joined,
+}
+
+impl Waiting {
+    /// Starts it. What it is given is readable once it is to end.
+    pub fn spawn(name: &str, work: impl FnOnce(PipeReader) + Send + 'static) -> io::Result<Self> {
+        let (ended, going_on) = io::pipe()?;
+        let thread = Joined::spawn(name, move || work(ended))?;
+        Ok(Self { _going_on: going_on, _thread: thread })
     }
 }

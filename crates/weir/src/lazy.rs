@@ -9,13 +9,13 @@ mod clerk;
 mod listener;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::PipeReader;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::io::Errno;
+use rustix::event::PollFlags;
 use rustix::net::{SendFlags, SocketFlags, UCred, accept_with, sockopt};
 use rustix::process::{Resource, Uid, getrlimit};
 use weir_bpf::abi;
@@ -30,7 +30,8 @@ use weir_socket::protocol::{Reply, send};
 
 use crate::error::{Error, Result};
 use crate::host::name_of;
-use crate::joined::Joined;
+use crate::joined::Waiting;
+use crate::ready;
 
 pub use clerk::run as run_clerk;
 use clerk::{Clerk, Said};
@@ -62,9 +63,9 @@ struct Shared {
 /// Who makes sockets lazy. Dropping it ends all of that.
 pub struct LazyServer {
     shared: Arc<Mutex<Shared>>,
-    stop: Arc<OwnedFd>,
-    _thread: Joined,
-    listener: Option<Listener>,
+    // Before the thread ends: nobody asks any more.
+    _listener: Listener,
+    _thread: Waiting,
 }
 
 impl LazyServer {
@@ -75,12 +76,9 @@ impl LazyServer {
         interfaces: Arc<Mutex<Vec<IfIndex>>>,
         bytes_per_user: u64,
     ) -> Result<Self> {
-        let failed = |source| Error::system("start the thread of lazy sockets", source);
-        let stop = eventfd(0, EventfdFlags::CLOEXEC).map_err(|errno| failed(errno.into()))?;
-        let (shared, stop) = (Arc::<Mutex<Shared>>::default(), Arc::new(stop));
+        let shared = Arc::<Mutex<Shared>>::default();
         let server = Server {
             listener: listener.socket,
-            stop: Arc::clone(&stop),
             rings: LazyRings::of(probe)?,
             filters: Filters::default(),
             links: Links::open()?,
@@ -95,8 +93,9 @@ impl LazyServer {
             look_at: Instant::now(),
             shared: Arc::clone(&shared),
         };
-        let thread = Joined::spawn("weir-lazy", move || server.run()).map_err(failed)?;
-        Ok(Self { shared, stop, _thread: thread, listener: Some(listener) })
+        let thread = Waiting::spawn("weir-lazy", move |ended| server.run(&ended))
+            .map_err(|source| Error::system("start the thread of lazy sockets", source))?;
+        Ok(Self { shared, _listener: listener, _thread: thread })
     }
 
     /// Tells why the gates put no packet on any ring, if so.
@@ -112,15 +111,6 @@ impl LazyServer {
     /// One line for the status.
     pub fn summary(&self) -> String {
         lock(&self.shared).summary.clone()
-    }
-}
-
-impl Drop for LazyServer {
-    fn drop(&mut self) {
-        // Nobody asks any more.
-        self.listener = None;
-        // The thread, which is waited for next, ends.
-        let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
     }
 }
 
@@ -171,7 +161,6 @@ struct User {
 
 struct Server {
     listener: &'static OwnedFd,
-    stop: Arc<OwnedFd>,
     rings: LazyRings,
     filters: Filters,
     links: Links,
@@ -200,33 +189,29 @@ impl Drop for Server {
 }
 
 impl Server {
-    fn run(mut self) {
+    fn run(mut self, ended: &PipeReader) {
         self.publish();
         loop {
             let all: usize = self.users.values().map(|user| user.connections).sum();
             // More than can be told that there are too many.
             let crowded = all >= self.clients_max + BACKLOG as usize;
             let come = if crowded { PollFlags::empty() } else { PollFlags::IN };
-            let mut fds =
-                vec![PollFd::new(&*self.stop, PollFlags::IN), PollFd::new(self.listener, come)];
+            let mut fds = vec![(ended.as_fd(), PollFlags::IN), (self.listener.as_fd(), come)];
             fds.extend(self.clients.iter().map(|one| {
                 // One with a ring takes no more: whether it hangs up is all there is to see.
                 let asks = if one.ring.is_none() { PollFlags::IN } else { PollFlags::empty() };
-                PollFd::new(&*one.connection, asks)
+                (one.as_fd(), asks)
             }));
             let clerks = self.users.iter().filter_map(|(uid, user)| Some((*uid, user.clerk.fd()?)));
             let (uids, clerks): (Vec<u32>, Vec<_>) = clerks.unzip();
-            fds.extend(clerks.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+            fds.extend(clerks.into_iter().map(|fd| (fd, PollFlags::IN)));
             let timeout = match self.rings.is_empty() {
                 true => LOOK_EVERY,
                 false => self.look_at.saturating_duration_since(Instant::now()).min(LOOK_EVERY),
             };
             // Without users there is nothing to look for.
-            let timeout = Timespec::try_from(timeout).ok().filter(|_| !self.users.is_empty());
-            if !matches!(poll(&mut fds, timeout.as_ref()), Ok(_) | Err(Errno::INTR)) {
-                return;
-            }
-            let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+            let timeout = Some(timeout).filter(|_| !self.users.is_empty());
+            let Ok(ready) = ready::wait_for(fds, timeout) else { return };
             if ready[0] {
                 return;
             }

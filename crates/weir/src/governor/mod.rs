@@ -16,7 +16,7 @@ mod switch_cost;
 mod weigher;
 
 use std::collections::BTreeMap;
-use std::io::{PipeReader, PipeWriter, Write};
+use std::io::{PipeReader, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ChildStdin;
 use std::rc::Rc;
@@ -36,7 +36,7 @@ use weir_policy::governor::REST;
 
 use crate::deferral::Deferral;
 use crate::error::{Error, Result};
-use crate::joined::Joined;
+use crate::joined::Waiting;
 use crate::knob;
 use crate::ready;
 use crate::shares::ShareSettings;
@@ -85,9 +85,7 @@ impl Beat {
 /// Governs NAPI threads, of any interface. Threads that are given to it are let go when their
 /// [`Governed`] is dropped.
 pub struct Governors {
-    /// The listener ends when this is closed, so it comes first.
-    _listening: PipeWriter,
-    _listener: Joined,
+    _listener: Waiting,
     inputs: Inputs,
     weigher: Weigher,
     common: Common,
@@ -126,12 +124,11 @@ impl Governors {
             beats: Mutex::default(),
             alarm: alarm.clone(),
         });
-        let failed = |source| Error::system("start the governor's thread", source);
-        let (ended, listening) = std::io::pipe().map_err(failed)?;
         let (rings, shares_with) = (Rings::listen(probe)?, Arc::clone(&shared));
         let weigher = Weigher::start(Arc::clone(&receivers), Arc::clone(interfaces))?;
-        let listens = move || listen(rings, &ended, &shares_with);
-        let listener = Joined::spawn("weir-listen", listens).map_err(failed)?;
+        let listens = move |ended: PipeReader| listen(rings, &ended, &shares_with);
+        let listener = Waiting::spawn("weir-listen", listens)
+            .map_err(|source| Error::system("start the governor's thread", source))?;
         Ok(Rc::new(Self {
             inputs,
             weigher,
@@ -143,7 +140,6 @@ impl Governors {
                 awake,
             },
             shared,
-            _listening: listening,
             _listener: listener,
         }))
     }

@@ -2,7 +2,7 @@
 //! sockets, which any user may open, that takes a second of CPU time, and the main loop has gates to vouch for.
 
 use std::collections::BTreeSet;
-use std::io::{PipeReader, PipeWriter};
+use std::io::PipeReader;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use weir_bpf::verdict::Kind;
 
 use super::receivers::{self, Receivers};
 use crate::error::{Error, Result};
-use crate::joined::Joined;
+use crate::joined::Waiting;
 use crate::owners::{self, Owner, Owners};
 use crate::ready;
 
@@ -31,9 +31,7 @@ pub const LIGHT: Nice = Nice(10);
 pub(super) struct Weigher {
     /// Why the last look failed, until it is told.
     trouble: Arc<Mutex<Option<Error>>>,
-    /// The thread ends when this is closed, so it comes first.
-    _going_on: PipeWriter,
-    _thread: Joined,
+    _thread: Waiting,
 }
 
 impl Weigher {
@@ -44,11 +42,9 @@ impl Weigher {
     ) -> Result<Self> {
         // At the start: that takes 20 ms of CPU, which a saturated one has not to spare.
         let mut owners = Owners::open()?;
-        let failed = |source| Error::system("start the governor's thread", source);
-        let (ended, going_on) = std::io::pipe().map_err(failed)?;
         let trouble = Arc::new(Mutex::new(None));
         let told = Arc::clone(&trouble);
-        let work = move || {
+        let work = move |ended: PipeReader| {
             // Where that is refused it weighs what the daemon does.
             let _ = sched::set_nice(rustix::thread::gettid(), LIGHT);
             while goes_on(&ended, Some(&receivers), AGAIN) {
@@ -62,8 +58,9 @@ impl Weigher {
                 }
             }
         };
-        let thread = Joined::spawn("weir-weigh", work).map_err(failed)?;
-        Ok(Self { trouble, _going_on: going_on, _thread: thread })
+        let thread = Waiting::spawn("weir-weigh", work)
+            .map_err(|source| Error::system("start the governor's thread", source))?;
+        Ok(Self { trouble, _thread: thread })
     }
 
     /// What has gone wrong since this was last asked.
