@@ -6,6 +6,7 @@ use rustix::process::Pid;
 use crate::error::{Error, Result};
 use crate::sys::divert;
 use crate::sys::link::object;
+use crate::sys::stat;
 use crate::units::IfIndex;
 
 /// An attached program, as far as the kernel tells. Without `CAP_SYS_ADMIN` it tells nothing.
@@ -56,14 +57,13 @@ pub(crate) fn holders_of_program(id: u32) -> Vec<Pid> {
 
 /// The processes with a descriptor that `/proc/PID/fdinfo` tells this line of.
 fn holders(line: &str) -> Vec<Pid> {
-    let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
     let holds = |pid: &Pid| {
         let Ok(fds) = std::fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return false };
         let mut texts = fds.flatten().map(|fd| std::fs::read_to_string(fd.path()));
         texts.any(|text| text.is_ok_and(|text| text.lines().any(|each| each == line)))
     };
-    let pid = |entry: std::fs::DirEntry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?);
-    processes.flatten().filter_map(pid).filter(holds).collect()
+    let processes = stat::processes().unwrap_or_default();
+    processes.into_iter().filter_map(Pid::from_raw).filter(holds).collect()
 }
 
 /// The kernel's numbers of weir's gates at tc, whichever daemon's: they take no packet elsewhere.

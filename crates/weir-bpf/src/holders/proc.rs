@@ -5,16 +5,13 @@ use std::fs;
 
 use super::process::{Found, Process, ProcessId, SchedClass, Started};
 use crate::error::{Error, Result};
-use crate::sys::stat::Stat;
+use crate::sys::stat::{self, Stat};
 use crate::units::{Nice, SocketInode, Uid};
 
 pub(super) fn look(sockets: &HashSet<SocketInode>) -> Result<Found> {
     let mut found = Found::default();
-    let entries = fs::read_dir("/proc").map_err(|source| Error::system("list", "/proc", source))?;
-    for entry in entries.flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
-            continue;
-        };
+    let processes = stat::processes();
+    for pid in processes.map_err(|source| Error::system("list", "/proc", source))? {
         let held = held_by(pid, sockets);
         if held.is_empty() {
             continue;
@@ -43,9 +40,9 @@ fn process(pid: i32) -> Option<Process> {
     let stat = Stat::of(pid)?;
     let status = fs::read(format!("/proc/{pid}/status")).ok()?;
     let mut policies = vec![policy(&stat)?];
-    for thread in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
-        let path = thread.path().join("stat");
-        if let Some(thread) = path.to_str().and_then(Stat::read).as_ref().and_then(policy)
+    for thread in stat::threads(pid).ok()? {
+        let stat = Stat::read(&format!("/proc/{pid}/task/{thread}/stat"));
+        if let Some(thread) = stat.as_ref().and_then(policy)
             && !policies.contains(&thread)
         {
             policies.push(thread);

@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use rustix::process::Pid;
 
 use super::netlink::{Attributes, attribute, open_generic};
-use super::stat::Stat;
+use super::stat::{self, Stat};
 use super::sysfs::NetSysfs;
 use crate::error::{Error, Result};
 use crate::units::IfIndex;
@@ -109,20 +109,13 @@ fn is_up(flags: &str) -> bool {
 /// # Errors
 /// [`Error::System`] if `/proc` cannot be read.
 pub fn kernel_threads() -> Result<Vec<(Pid, String)>> {
-    let failed = |source| Error::system("list", "/proc", source);
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir("/proc").map_err(failed)? {
-        let name = entry.map_err(failed)?.file_name();
-        let Some(pid) = name.to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw)
-        else {
-            continue;
-        };
+    let processes = stat::processes().map_err(|source| Error::system("list", "/proc", source))?;
+    let thread = |pid| {
         // Gone since: not one that we look for.
-        let stat = Stat::of(pid.as_raw_nonzero().get()).filter(Stat::is_kernel_thread);
-        let comm = stat.and_then(|stat| String::from_utf8(stat.comm).ok());
-        found.extend(comm.map(|comm| (pid, comm)));
-    }
-    Ok(found)
+        let stat = Stat::of(pid).filter(Stat::is_kernel_thread)?;
+        Some((Pid::from_raw(pid)?, String::from_utf8(stat.comm).ok()?))
+    };
+    Ok(processes.into_iter().filter_map(thread).collect())
 }
 
 /// An interface that is up and polls in threads has one for each receive queue, or one alone with

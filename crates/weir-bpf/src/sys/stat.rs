@@ -1,7 +1,31 @@
-//! What proc(5) says of `/proc/PID/stat`.
+//! What proc(5) says of `/proc/PID/stat`, and which processes and threads there are.
 
-use std::fs;
 use std::str::FromStr;
+use std::{fs, io};
+
+/// The processes of this PID namespace.
+///
+/// # Errors
+/// If `/proc` cannot be read.
+pub fn processes() -> io::Result<Vec<i32>> {
+    numbers("/proc")
+}
+
+/// The threads of a process.
+///
+/// # Errors
+/// If it has ended.
+pub fn threads(pid: i32) -> io::Result<Vec<i32>> {
+    numbers(&format!("/proc/{pid}/task"))
+}
+
+fn numbers(directory: &str) -> io::Result<Vec<i32>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        found.extend(entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()));
+    }
+    Ok(found)
+}
 
 /// The line of one process or thread.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -23,7 +23,7 @@ use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sched::{SchedStat, SchedStatFile};
 use weir_bpf::sys::snmp::{self, IpStats, TcpStats, UdpStats};
 use weir_bpf::sys::sock_diag::SocketDiag;
-use weir_bpf::sys::stat::Stat;
+use weir_bpf::sys::stat::{self, Stat};
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::units::IfIndex;
 
@@ -360,10 +360,8 @@ fn threads_of_owners(ownership: &Ownership) -> HashMap<(i32, i32), SchedStat> {
         ownership.each().flat_map(|each| &each.holders).map(|process| process.pid).collect();
     let mut threads = HashMap::new();
     for pid in pids {
-        let Ok(entries) = fs::read_dir(format!("/proc/{pid}/task")) else { continue };
-        let tids = entries.flatten().filter_map(|each| each.file_name().to_str()?.parse().ok());
-        threads
-            .extend(tids.take(THREADS_MAX).filter_map(|tid| Some(((pid, tid), sched_stat(tid)?))));
+        let tids = stat::threads(pid).unwrap_or_default().into_iter().take(THREADS_MAX);
+        threads.extend(tids.filter_map(|tid| Some(((pid, tid), sched_stat(tid)?))));
     }
     threads
 }
@@ -376,8 +374,7 @@ fn sched_stat(tid: i32) -> Option<SchedStat> {
 /// The threads that poll NAPI, of all network namespaces, and the neighbours that run.
 fn processes() -> (HashMap<i32, SchedStat>, BTreeSet<String>) {
     let (mut pollers, mut neighbours) = (HashMap::new(), BTreeSet::new());
-    let Ok(entries) = fs::read_dir("/proc") else { return (pollers, neighbours) };
-    for pid in entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
+    for pid in stat::processes().unwrap_or_default() {
         let Some(stat) = Stat::of(pid) else { continue };
         if stat.is_kernel_thread() {
             let poller = stat.comm.starts_with(b"napi/");
