@@ -47,20 +47,21 @@ fn xdp_link_of(prog_id: u32) -> Option<XdpLink> {
         link.prog_id == prog_id && matches!(link.info, LinkTypeInfo::Xdp(_))
     };
     let id = LinkInfoIter::default().find(of_program)?.id;
-    Some(XdpLink { id, holders: holders(&format!("link_id:\t{id}")) })
+    Some(XdpLink { id, holders: holders(&[format!("link_id:\t{id}")]) })
 }
 
-/// The processes with a descriptor of this program.
-pub(crate) fn holders_of_program(id: u32) -> Vec<Pid> {
-    holders(&format!("prog_id:\t{id}"))
+/// The processes with descriptors of this program and of this map.
+pub(crate) fn holders_of_both(program_id: u32, map_id: u32) -> Vec<Pid> {
+    holders(&[format!("prog_id:\t{program_id}"), format!("map_id:\t{map_id}")])
 }
 
-/// The processes with a descriptor that `/proc/PID/fdinfo` tells this line of.
-fn holders(line: &str) -> Vec<Pid> {
+/// The processes with descriptors that `/proc/PID/fdinfo` tells these lines of.
+fn holders(lines: &[String]) -> Vec<Pid> {
     let holds = |pid: &Pid| {
         let Ok(fds) = std::fs::read_dir(format!("/proc/{pid}/fdinfo")) else { return false };
-        let mut texts = fds.flatten().map(|fd| std::fs::read_to_string(fd.path()));
-        texts.any(|text| text.is_ok_and(|text| text.lines().any(|each| each == line)))
+        let texts = fds.flatten().filter_map(|fd| std::fs::read_to_string(fd.path()).ok());
+        let texts: Vec<String> = texts.collect();
+        lines.iter().all(|line| texts.iter().any(|text| text.lines().any(|each| each == line)))
     };
     let processes = stat::processes().unwrap_or_default();
     processes.into_iter().filter_map(Pid::from_raw).filter(holds).collect()

@@ -14,9 +14,9 @@ use crate::accounts::{monotonic_now, until};
 use crate::counters::Counter;
 use crate::error::{Error, Result};
 use crate::mapped::Mapped;
-use crate::object::{globals, load};
+use crate::object::{globals, id_of, load};
 use crate::parser::Parsed;
-use crate::programs::{Program, gates_at_tc, holders_of_program};
+use crate::programs::{Program, gates_at_tc, holders_of_both};
 use crate::record::{record, records};
 use crate::ring::Reader;
 use crate::skeleton::wall::{WallSkel, WallSkelBuilder, types};
@@ -420,22 +420,29 @@ pub fn find(links: &Links, ifindex: IfIndex) -> Result<Option<Found>> {
     if programs.is_empty() {
         return Ok(None);
     }
-    // Others may hold the program, too: to watch it.
-    let is_screen = |pid: &Pid| {
-        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "weir\n")
-    };
-    let screen = programs.iter().flat_map(|id| holders_of_program(*id)).find(is_screen);
+    let screen = programs.iter().find_map(|id| screen_of(*id));
     Ok(Some(Found { screen, fail_open: programs.into_iter().all(fails_open) }))
+}
+
+/// Who has loaded it: others may hold the program, too, to watch it, but no ring of its.
+fn screen_of(program: u32) -> Option<Pid> {
+    // Not held here any more when the processes are looked at.
+    let ring = map_of(program, "asked_first").and_then(|map| id_of(&map, WALL).ok())?;
+    holders_of_both(program, ring).into_iter().next()
+}
+
+/// A wall's map whose name ends so.
+fn map_of(program: u32, name: &str) -> Option<MapHandle> {
+    let options = ProgInfoQueryOptions::default().include_map_ids(true);
+    let info = ProgInfoIter::with_query_opts(options).find(|info| info.id == program)?;
+    let mut maps = info.map_ids.into_iter().filter_map(|id| MapHandle::from_map_id(id).ok());
+    maps.find(|map| map.name().to_string_lossy().ends_with(name))
 }
 
 /// By its read-only data, as far as the kernel tells.
 fn fails_open(program: u32) -> bool {
     const AT: usize = std::mem::offset_of!(types::rodata, fail_open);
-    let options = ProgInfoQueryOptions::default().include_map_ids(true);
-    let info = ProgInfoIter::with_query_opts(options).find(|info| info.id == program);
-    let maps = info.into_iter().flat_map(|info| info.map_ids);
-    let mut maps = maps.filter_map(|id| MapHandle::from_map_id(id).ok());
-    let data = maps.find(|map| map.name().to_string_lossy().ends_with(".rodata"));
+    let data = map_of(program, ".rodata");
     let data = data.and_then(|map| map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok().flatten());
     data.is_some_and(|data| data.get(AT) == Some(&1))
 }
@@ -562,6 +569,22 @@ mod tests {
                 let len = heard.receive(&mut buffer).unwrap();
                 assert!(buffer[..len] == **frame, "{len} bytes of {}", frame.len());
             }
+        };
+        NetNs::create().unwrap().run(test).unwrap();
+    }
+
+    #[test]
+    fn who_has_loaded_a_wall_is_its_screen_by_whatever_name() {
+        let test = || {
+            let links = Links::open().unwrap();
+            links.create_veth("near", "far", None).unwrap();
+            let near = links.index("near").unwrap();
+            let wall = Wall::load(&OPTIONS).unwrap();
+            wall.attach(&[(near, "near")]).unwrap();
+            let screen = || find(&links, near).unwrap().unwrap().screen;
+            assert_eq!(screen(), Some(rustix::process::getpid()));
+            drop(wall);
+            assert_eq!(screen(), None);
         };
         NetNs::create().unwrap().run(test).unwrap();
     }
