@@ -11,8 +11,6 @@
 #include "task.h"
 #include <bpf/bpf_tracing.h>
 
-#define NET_RX_SOFTIRQ 3 /* include/linux/interrupt.h */
-
 struct napi_struct;
 
 /* Set by user space. */

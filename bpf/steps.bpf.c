@@ -7,6 +7,7 @@
  */
 #include "abi.h"
 #include "map.h"
+#include "task.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_tracing.h>
@@ -15,14 +16,8 @@
 #include <linux/udp.h>
 #include <stdbool.h>
 
-#define NET_RX_SOFTIRQ 3 /* include/linux/interrupt.h */
-
 struct sk_buff {
 	unsigned char *data;
-} __attribute__((preserve_access_index));
-
-struct task_struct {
-	int pid;
 } __attribute__((preserve_access_index));
 
 /* The receiver, its port, its CPU; and who polls; 0: softirqs. */

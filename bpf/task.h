@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the governor's programs read of the scheduler. */
+/* What programs read of tasks and of the scheduler. */
 #ifndef WEIR_TASK_H
 #define WEIR_TASK_H
 
@@ -8,6 +8,7 @@
 #include <bpf/bpf_helpers.h>
 #include <stdbool.h>
 
+#define NET_RX_SOFTIRQ 3      /* include/linux/interrupt.h */
 #define PF_KTHREAD 0x00200000 /* include/linux/sched.h */
 #define MAX_RT_PRIO 100	      /* include/linux/sched/prio.h */
 #define SCHED_IDLE 5	      /* include/uapi/linux/sched.h */

@@ -12,14 +12,13 @@
 #include "trace.h"
 #include "either.h"
 #include "map.h"
+#include "task.h"
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 #include <linux/if_packet.h>
 #include <linux/in.h>
 #include <stdbool.h>
 
-#define NET_RX_SOFTIRQ 3 /* include/linux/interrupt.h */
-#define PF_KTHREAD 0x00200000
 #define MSG_PEEK 2
 /* CONFIG_NR_CPUS is no more. */
 #define MANY_CPUS 8192
@@ -30,12 +29,6 @@ enum skb_drop_reason {
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), \
 			     apply_to = record)
-
-struct task_struct {
-	int pid;
-	unsigned int flags;
-	char comm[16];
-};
 
 struct net_device {
 	int ifindex;
