@@ -71,10 +71,8 @@ static __always_inline void channel_add(const struct weir_channel_key *key,
 	channel = channel_of(key);
 	if (!channel)
 		return;
-	for (i = 0; i < WEIR_SEEN_COUNT; i++) {
-		channel->seen[i].packets += seen[i].packets;
-		channel->seen[i].bytes += seen[i].bytes;
-	}
+	for (i = 0; i < WEIR_SEEN_COUNT; i++)
+		counter_add(&channel->seen[i], seen[i]);
 }
 
 #endif /* WEIR_COUNTERS_H */

@@ -23,10 +23,7 @@ static __always_inline bool is_special4(__be32 address_be)
 /* Multicast, link-local, and ::/64 with the unspecified and loopback ones. */
 static __always_inline bool is_special6(const __u32 *address)
 {
-	const __u8 *octets = (const __u8 *)address;
-
-	return octets[0] == 0xff ||
-	       (octets[0] == 0xfe && (octets[1] & 0xc0) == 0x80) ||
+	return *(const __u8 *)address == 0xff || is_link_local6(address) ||
 	       (!address[0] && !address[1]);
 }
 

@@ -46,6 +46,12 @@ static __always_inline enum addressed addressed_to6(const __u32 *address)
 						      : ADDRESSED_ELSEWHERE;
 }
 
+/* fe80::/10, which routers do not forward (RFC 4291, 2.5.6). */
+static __always_inline bool is_link_local6(const __u32 *address)
+{
+	return (address[0] & bpf_htonl(0xffc00000)) == bpf_htonl(0xfe800000);
+}
+
 /*
  * May the kernel refuse it as a source? Of IPv6, routers do not ask
  * (ip6_forward()).

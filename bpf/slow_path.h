@@ -48,7 +48,7 @@ static __always_inline __u32 igmp_reason(__u8 ttl, __be32 destination)
  * frames: Linux 6.1 has no room to spare in them. */
 static __noinline bool is_of_link6(const __u32 *source)
 {
-	return (source[0] & bpf_htonl(0xffc00000)) == bpf_htonl(0xfe800000) ||
+	return is_link_local6(source) ||
 	       !(source[0] | source[1] | source[2] | source[3]);
 }
 

@@ -27,17 +27,10 @@ struct asking {
 };
 
 /*
- * Routers do not forward to it (RFC 4291, 2.5.6), such as a neighbour's answer
- * while the router's own address is tentative.
- */
-static __always_inline bool is_link_local6(const __u32 *to)
-{
-	return (to[0] & bpf_htonl(0xffc00000)) == bpf_htonl(0xfe800000);
-}
-
-/*
- * Is it for the router itself, or for all on a link? Whether anything else has
- * a route, the wall cannot know: a mark may give it one later.
+ * Is it for the router itself, or for all on a link? Link-local is, for one, a
+ * neighbour's answer while the router's own address is tentative. Whether
+ * anything else has a route, the wall cannot know: a mark may give it one
+ * later.
  */
 static __always_inline bool is_own(const struct flow *flow)
 {
