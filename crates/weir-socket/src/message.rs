@@ -8,7 +8,7 @@ use std::os::fd::{BorrowedFd, RawFd};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use rustix::fs::{OFlags, fcntl_getfl};
-use rustix::net::sockopt;
+use rustix::net::{SocketAddrAny, sockopt};
 
 use crate::channel::{Channel, Wait};
 use crate::datagram::{Arrival, Datagram};
@@ -287,24 +287,12 @@ pub unsafe fn fill_address(
     at: *mut u8,
     room: libc::socklen_t,
 ) -> libc::socklen_t {
-    let mut bytes = [0_u8; size_of::<libc::sockaddr_in6>()];
-    bytes[2..4].copy_from_slice(&address.port().to_be_bytes());
-    let length = match address {
-        SocketAddr::V4(v4) => {
-            bytes[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
-            bytes[4..8].copy_from_slice(&v4.ip().octets());
-            size_of::<libc::sockaddr_in>()
-        }
-        SocketAddr::V6(v6) => {
-            bytes[..2].copy_from_slice(&(libc::AF_INET6 as u16).to_ne_bytes());
-            bytes[8..24].copy_from_slice(&v6.ip().octets());
-            bytes[24..28].copy_from_slice(&v6.scope_id().to_ne_bytes());
-            size_of::<libc::sockaddr_in6>()
-        }
-    };
+    let address = SocketAddrAny::from(address);
+    let length = address.addr_len();
+    let fits = length.min(room) as usize;
     // SAFETY: no more than there is room for, from a buffer of its own.
-    unsafe { bytes.as_ptr().copy_to_nonoverlapping(at, length.min(room as usize)) };
-    length as libc::socklen_t
+    unsafe { address.as_ptr().cast::<u8>().copy_to_nonoverlapping(at, fits) };
+    length
 }
 
 struct Control {
