@@ -1,8 +1,6 @@
 //! SYN cookies at the gate: whether it may answer connection requests that the kernel would answer by cookie, and how.
 //! Followed while it does: it never answers past a rule, a program or a sysctl of the operator's.
 
-use std::str::FromStr;
-
 use weir_bpf::attach::AttachMode;
 use weir_bpf::gate::{Cookies, Gate};
 use weir_bpf::sys::divert::CookieFilters;
@@ -10,6 +8,7 @@ use weir_bpf::sys::link::Links;
 use weir_bpf::units::IfIndex;
 
 use crate::error::Result;
+use crate::sysctl;
 
 /// Of the kernel, where nobody has said anything else.
 const USUAL_TTL: u8 = 64;
@@ -42,8 +41,8 @@ impl Answering {
             Some(_) => None,
             None => Some(Cookies {
                 mtu: mtu(links.info(interface.0)?.mtu, &interface.1),
-                ttl: sysctl("ipv4/ip_default_ttl").unwrap_or(USUAL_TTL),
-                hops: sysctl(&of_ipv6(&interface.1, "hop_limit")).unwrap_or(USUAL_TTL),
+                ttl: sysctl::read("net/ipv4/ip_default_ttl").unwrap_or(USUAL_TTL),
+                hops: sysctl::read(&of_ipv6(&interface.1, "hop_limit")).unwrap_or(USUAL_TTL),
             }),
         };
         gate.set_cookies(told);
@@ -72,16 +71,11 @@ impl Answering {
 
 /// A router may tell a smaller one for IPv6, which IPv4 goes by as well.
 fn mtu(of_link: u32, name: &str) -> u32 {
-    sysctl(&of_ipv6(name, "mtu")).map_or(of_link, |of_ipv6: u32| of_link.min(of_ipv6))
+    sysctl::read(&of_ipv6(name, "mtu")).map_or(of_link, |of_ipv6: u32| of_link.min(of_ipv6))
 }
 
 fn of_ipv6(name: &str, what: &str) -> String {
-    format!("ipv6/conf/{name}/{what}")
-}
-
-fn sysctl<T: FromStr>(name: &str) -> Option<T> {
-    let read = std::fs::read_to_string(format!("/proc/sys/net/{name}"));
-    read.ok().and_then(|value| value.trim().parse().ok())
+    format!("net/ipv6/conf/{name}/{what}")
 }
 
 #[cfg(test)]

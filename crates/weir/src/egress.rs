@@ -1,7 +1,6 @@
 //! Feedback from egress queues: hears what they refuse while a protected interface forwards and there is one that the
 //! gate can read. docs/egress.md.
 
-use std::fs;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -14,6 +13,7 @@ use weir_bpf::units::IfIndex;
 
 use crate::error::Result;
 use crate::feedback::Watcher;
+use crate::sysctl;
 
 /// How often it is looked whether that is so.
 const LOOK: Duration = Duration::from_secs(1);
@@ -55,7 +55,7 @@ impl Watcher for EgressWatch {
 
 fn forwards(interface: &str) -> bool {
     ["ipv4", "ipv6"].iter().any(|family| {
-        let path = format!("/proc/sys/net/{family}/conf/{interface}/forwarding");
-        fs::read_to_string(path).is_ok_and(|text| text.trim() != "0")
+        let name = format!("net/{family}/conf/{interface}/forwarding");
+        sysctl::read(&name).is_some_and(|value: i32| value != 0)
     })
 }

@@ -64,6 +64,7 @@ mod sleep;
 mod softirq;
 mod statefile;
 mod status;
+mod sysctl;
 mod task;
 mod threading;
 mod threads;

@@ -14,9 +14,10 @@ use weir_bpf::verdict::{Kind, Reason, Verdict};
 use super::reading::{
     ConntrackReading, CpuReading, IpReading, OwnerReading, SocketReading, TcpReading, UdpReading,
 };
-use super::sample::{Sample, host_sysctl, sysctl};
+use super::sample::Sample;
 use crate::cpu_times::CpuTimes;
 use crate::owners::{OwnedSocket, Owner, Process};
+use crate::sysctl;
 
 /// Two looks.
 pub struct Between<'a> {
@@ -98,11 +99,10 @@ impl<'a> Between<'a> {
 
     /// What happened in the connection tracking table.
     pub fn conntrack(&self) -> Option<ConntrackReading> {
-        let number = |name: &str| sysctl(name)?.trim().parse().ok();
         let (before, after) = (self.earlier.conntrack, self.later.conntrack);
         Some(ConntrackReading {
-            entries: number("net/netfilter/nf_conntrack_count")?,
-            limit: number("net/netfilter/nf_conntrack_max")?,
+            entries: sysctl::read("net/netfilter/nf_conntrack_count")?,
+            limit: sysctl::read("net/netfilter/nf_conntrack_max")?,
             drop_pps: self.rate(before.dropped, after.dropped),
             given_up_per_sec: self.rate(before.given_up, after.given_up),
         })
@@ -132,7 +132,7 @@ impl<'a> Between<'a> {
             cookies_per_sec: of(|tcp| tcp.syn_cookies_sent),
             request_drops_per_sec: self.rate(0, requests_dropped(&before, &after)),
             accept_queue_full_per_sec: of(|tcp| tcp.listen_overflows),
-            syncookies: sysctl("net/ipv4/tcp_syncookies").and_then(|text| text.trim().parse().ok()),
+            syncookies: sysctl::read("net/ipv4/tcp_syncookies"),
         })
     }
 
@@ -206,7 +206,7 @@ fn udp_memory() -> Option<u64> {
 }
 
 fn udp_memory_limit() -> Option<[u64; 3]> {
-    let text = host_sysctl("net/ipv4/udp_mem")?;
+    let text: String = sysctl::of_host("net/ipv4/udp_mem")?;
     let pages: Option<Vec<u64>> =
         text.split_ascii_whitespace().map(|word| word.parse().ok()).collect();
     pages?.try_into().ok()

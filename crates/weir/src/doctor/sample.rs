@@ -19,7 +19,6 @@ use weir_bpf::sys::caps::{self, Capability};
 use weir_bpf::sys::divert::{self, Sight};
 use weir_bpf::sys::ethtool;
 use weir_bpf::sys::link::{LinkInfo, LinkStats, Links};
-use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sched::{SchedStat, SchedStatFile};
 use weir_bpf::sys::snmp::{self, IpStats, TcpStats, UdpStats};
 use weir_bpf::sys::sock_diag::SocketDiag;
@@ -35,6 +34,7 @@ use crate::error::Result;
 use crate::owners::{Owners, Ownership};
 use crate::rps;
 use crate::status::InterfaceStatus;
+use crate::sysctl;
 use crate::threading::THREADED;
 use crate::walls::WallStatus;
 
@@ -193,8 +193,8 @@ impl Looker {
             tcp: between.tcp(),
             sockets: between.sockets(),
             loopback_pps: self.loopback.map_or(0.0, |link| between.received(link)),
-            rmem_max: host_sysctl("net/core/rmem_max").and_then(|text| text.trim().parse().ok()),
-            somaxconn: sysctl("net/core/somaxconn").and_then(|text| text.trim().parse().ok()),
+            rmem_max: sysctl::of_host("net/core/rmem_max"),
+            somaxconn: sysctl::read("net/core/somaxconn"),
             interfaces,
             neighbours: later.neighbours.iter().cloned().collect(),
             protected: later
@@ -343,16 +343,6 @@ fn conntrack(text: &str) -> Conntrack {
 /// The interfaces below PPPoE sessions (`pppoe_seq_show()`). Which session is which PPP interface's is not told.
 fn pppoe_devices(text: &str) -> impl Iterator<Item = &str> {
     text.lines().skip(1).filter_map(|line| line.split_ascii_whitespace().nth(2))
-}
-
-/// Of the calling thread's network namespace.
-pub(super) fn sysctl(name: &str) -> Option<String> {
-    fs::read_to_string(format!("/proc/sys/{name}")).ok()
-}
-
-/// The whole host's, which its first network namespace alone shows.
-pub(super) fn host_sysctl(name: &str) -> Option<String> {
-    sysctl(name).or_else(|| NetNs::open("/proc/1/ns/net").ok()?.run(|| sysctl(name)).ok()?)
 }
 
 fn threads_of_owners(ownership: &Ownership) -> HashMap<(i32, i32), SchedStat> {
