@@ -7,6 +7,7 @@ use rustix::ioctl::{Updater, ioctl};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use super::ifname::check_name;
+use super::netlink::text;
 use crate::error::{Error, Result};
 
 const SIOCETHTOOL: rustix::ioctl::Opcode = libc::SIOCETHTOOL as rustix::ioctl::Opcode;
@@ -147,8 +148,7 @@ pub fn removes_vlan_tags(ifname: &str) -> Result<bool> {
 pub fn driver(ifname: &str) -> Result<String> {
     let mut info = DriverInfo { command: ETHTOOL_GDRVINFO, driver: [0; 32], others: [0; 160] };
     call("read the driver of", ifname, &mut info)?;
-    let name = info.driver.split(|byte| *byte == 0).next().unwrap_or_default();
-    Ok(String::from_utf8_lossy(name).into_owned())
+    Ok(text(&info.driver))
 }
 
 /// Whether the driver hands on packets of which only their skb tells the tag and the checksum. One that is not known may.
