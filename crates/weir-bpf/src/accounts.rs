@@ -76,7 +76,7 @@ impl Accounts {
         for cpu in 0..self.cpus {
             for account in self.read(CpuId(cpu)) {
                 let charge = charges.entry(account.channel).or_default();
-                charge.time.0 += account.charged.0;
+                charge.time += account.charged;
                 charge.packets += account.packets;
             }
         }

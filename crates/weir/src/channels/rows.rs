@@ -88,8 +88,7 @@ impl CpuRow {
         });
         Self {
             charged_ns: charge.time.0,
-            share: share
-                .map(|(secs, earlier)| (charge.time.0 - earlier.time.0) as f64 / 1e9 / secs),
+            share: share.map(|(secs, earlier)| (charge.time - earlier.time).0 as f64 / 1e9 / secs),
             packet_ns: charge.time.0.checked_div(charge.packets),
         }
     }

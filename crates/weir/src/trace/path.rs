@@ -69,8 +69,7 @@ impl Paths {
 
     /// Those that have come to an end, and those of which nothing is expected any more, in the order of their arrival.
     pub fn over(&mut self, now: Nanos) -> Vec<Path> {
-        let too_old =
-            |path: &Path| now.0.saturating_sub(path.latest().0) > GIVE_UP.as_nanos() as u64;
+        let too_old = |path: &Path| now - path.latest() > GIVE_UP.into();
         self.over.extend(self.under_way.extract_if(|_, path| too_old(path)).map(|(_, path)| path));
         let mut over = std::mem::take(&mut self.over);
         for path in &mut over {
@@ -126,7 +125,7 @@ impl Times {
                 Histogram::new(3).unwrap_or_else(|_| unreachable!("three digits are allowed"))
             });
             // It grows as it has to.
-            let _ = times.record(to.1.0.saturating_sub(from.1.0));
+            let _ = times.record((to.1 - from.1).0);
         }
         let end = path.events.iter().map(|event| event.step).find(|step| step.is_last());
         *self.ends.entry(end).or_default() += 1;
