@@ -316,18 +316,18 @@ impl Control {
             self.put(libc::SOL_SOCKET, kind, &time);
         }
         let interface = arrival.interface.to_ne_bytes();
+        if options.packet_info6 {
+            let destination = match arrival.destination {
+                IpAddr::V4(destination) => destination.to_ipv6_mapped(),
+                IpAddr::V6(destination) => destination,
+            };
+            let info = [&destination.octets()[..], &interface].concat();
+            self.put(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
+        }
         match arrival.destination {
             IpAddr::V4(destination) => {
-                let octets = destination.octets();
-                if options.packet_info6 {
-                    let mapped = destination.to_ipv6_mapped().octets();
-                    self.put(
-                        libc::IPPROTO_IPV6,
-                        libc::IPV6_PKTINFO,
-                        &[&mapped[..], &interface].concat(),
-                    );
-                }
                 if options.packet_info {
+                    let octets = destination.octets();
                     let info = [interface, octets, octets].concat();
                     self.put(libc::IPPROTO_IP, libc::IP_PKTINFO, &info);
                 }
@@ -339,15 +339,7 @@ impl Control {
                     self.put(libc::IPPROTO_IP, libc::IP_TOS, &[arrival.traffic_class]);
                 }
             }
-            IpAddr::V6(destination) => {
-                let octets = destination.octets();
-                if options.packet_info6 {
-                    self.put(
-                        libc::IPPROTO_IPV6,
-                        libc::IPV6_PKTINFO,
-                        &[&octets[..], &interface].concat(),
-                    );
-                }
+            IpAddr::V6(_) => {
                 if options.hop_limit {
                     let hops = i32::from(arrival.hop_limit).to_ne_bytes();
                     self.put(libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, &hops);
