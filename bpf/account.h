@@ -24,9 +24,7 @@ static __always_inline bool same_channel(const struct weir_channel_key *a,
 	return a->kind == b->kind && a->port == b->port &&
 	       a->family == b->family &&
 	       a->egress_ifindex == b->egress_ifindex &&
-	       a->address[0] == b->address[0] &&
-	       a->address[1] == b->address[1] &&
-	       a->address[2] == b->address[2] && a->address[3] == b->address[3];
+	       same_address(a->address, b->address, a->family);
 }
 
 /* What it has had goes to its kind; the place is another's from now on. */

@@ -14,6 +14,7 @@
 #define WEIR_LAZY_H
 
 #include "counters.h"
+#include "forward_ask.h"
 #include "merged.h"
 #include "parse.h"
 #include "udp.h"
@@ -70,8 +71,7 @@ static __always_inline bool is_likely_source(const struct flow *flow)
 		first = bpf_ntohl(flow->source[0]);
 		return first >> 24 != 0xff && first != 0;
 	}
-	first = bpf_ntohl(flow->source[0]) >> 24;
-	return first != 0 && first != 127 && first < 224 &&
+	return !is_special4(flow->source[0]) &&
 	       !is_own_source4(flow->source[0]);
 }
 
