@@ -22,12 +22,12 @@ impl Key {
 
     /// Name of the file that holds the knobs' old values.
     pub fn state_file(&self) -> String {
-        format!("{self}.state.json")
+        format!("{self}{STATE_SUFFIX}")
     }
 
     /// Name of the file that `weir status` reads.
     pub fn status_file(&self) -> String {
-        format!("{self}.status.json")
+        format!("{self}{STATUS_SUFFIX}")
     }
 
     /// The key in a file's name, if the rest of the name is `suffix`.
