@@ -1,52 +1,26 @@
 //! BPF arrays in this process's memory.
 
+use std::marker::PhantomData;
 use std::os::fd::BorrowedFd;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use rustix::mm::{MapFlags as MmapFlags, ProtFlags, mmap, munmap};
-
 use crate::error::{Error, Result};
+use crate::sys::mapping::Mapping;
 
 /// A BPF array in this process's memory.
 pub(crate) struct Mapped<T> {
-    at: NonNull<T>,
+    mapping: Mapping,
     len: usize,
+    entries: PhantomData<T>,
 }
 
-#[allow(unsafe_code)]
-// SAFETY: the mapping belongs to the process, not to a thread; the kernel writes it anyway.
-unsafe impl<T> Send for Mapped<T> {}
-
-#[allow(unsafe_code)]
-// SAFETY: as for `Send`; all access is volatile, by plain integers.
-unsafe impl<T> Sync for Mapped<T> {}
-
 impl<T: Copy + Default> Mapped<T> {
-    #[allow(unsafe_code)]
     pub(crate) fn of(map: BorrowedFd<'_>, len: usize) -> Result<Self> {
         // The kernel pads entries to eight bytes, and the types have that anyway.
         const { assert!(size_of::<T>().is_multiple_of(8)) };
-        let bytes = len * size_of::<T>();
-        // SAFETY: a new mapping, placed by the kernel, of a map that is at least so large.
-        let at = unsafe {
-            mmap(
-                std::ptr::null_mut(),
-                bytes,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MmapFlags::SHARED,
-                map,
-                0,
-            )
-        };
-        let at = at.map_err(|errno| Error::system("map", "the kernel half's counters", errno))?;
-        let at = NonNull::new(at.cast()).ok_or_else(|| {
-            Error::refused(
-                "the kernel half's counters were mapped at address 0",
-                "this is a defect of weir",
-            )
-        })?;
-        Ok(Self { at, len })
+        let mapping = Mapping::of(map, len * size_of::<T>())
+            .map_err(|errno| Error::system("map", "the kernel half's counters", errno))?;
+        Ok(Self { mapping, len, entries: PhantomData })
     }
 
     /// How many entries.
@@ -59,7 +33,7 @@ impl<T: Copy + Default> Mapped<T> {
         let fits = offset + size_of::<F>() <= size_of::<T>();
         let is_there =
             (number as usize) < self.len && fits && offset.is_multiple_of(align_of::<F>());
-        let entry = self.at.as_ptr().wrapping_add(number as usize);
+        let entry = self.mapping.start::<T>().as_ptr().wrapping_add(number as usize);
         is_there.then(|| entry.wrapping_byte_add(offset).cast())
     }
 
@@ -104,13 +78,5 @@ impl<T: Copy + Default> Mapped<T> {
             // SAFETY: within the mapping, aligned, and changed by atomic operations alone.
             unsafe { AtomicU32::from_ptr(at) }.fetch_sub(1, Ordering::Relaxed);
         }
-    }
-}
-
-impl<T> Drop for Mapped<T> {
-    #[allow(unsafe_code)]
-    fn drop(&mut self) {
-        // SAFETY: mapped by `of` with this length, and nothing of it is handed out.
-        let _ = unsafe { munmap(self.at.as_ptr().cast(), self.len * size_of::<T>()) };
     }
 }

@@ -14,6 +14,7 @@ pub mod ipv6;
 pub mod link;
 mod link_info;
 pub mod local_table;
+pub(crate) mod mapping;
 pub mod napi;
 mod netlink;
 pub mod netns;

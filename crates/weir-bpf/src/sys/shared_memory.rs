@@ -3,12 +3,11 @@
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create};
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
+use super::mapping::Mapping;
 use crate::error::{Error, Result};
 
 /// Without these, whoever shrinks the file kills all who look at it (`SIGBUS`).
@@ -22,17 +21,9 @@ const MAX_LEN: usize = 1 << 20;
 #[derive(Debug)]
 pub struct SharedCounters {
     fd: OwnedFd,
-    counters: NonNull<AtomicU64>,
+    counters: Mapping,
     len: usize,
 }
-
-#[allow(unsafe_code)]
-// SAFETY: the mapping belongs to the process, not to a thread, and is reached as atomics only.
-unsafe impl Send for SharedCounters {}
-
-#[allow(unsafe_code)]
-// SAFETY: as for `Send`.
-unsafe impl Sync for SharedCounters {}
 
 impl SharedCounters {
     /// Makes `len` counters; `name` shows up in `/proc/PID/maps`.
@@ -77,16 +68,10 @@ impl SharedCounters {
         Self::map(file.into(), len, &object)
     }
 
-    #[allow(unsafe_code)]
+    /// Of a file that is sealed at its length.
     fn map(fd: OwnedFd, len: usize, object: &str) -> Result<Self> {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        let bytes = len * COUNTER_BYTES;
-        // SAFETY: a new mapping at an address of the kernel's choice, of a file that is sealed at
-        // `bytes` bytes.
-        let start = unsafe { mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, &fd, 0) };
-        let start = start.map_err(|errno| Error::system("map shared counters", object, errno))?;
-        let counters = NonNull::new(start.cast())
-            .ok_or_else(|| refused(format!("{object} was mapped at address 0")))?;
+        let counters = Mapping::of(&fd, len * COUNTER_BYTES)
+            .map_err(|errno| Error::system("map shared counters", object, errno))?;
         Ok(Self { fd, counters, len })
     }
 
@@ -107,17 +92,7 @@ impl SharedCounters {
         // SAFETY: `index` is less than `len`, so the counter lies within the mapping, which starts
         // at a page, is zeroed at birth, cannot shrink, and lives as long as `self`; other
         // processes change it by atomic operations.
-        unsafe { self.counters.add(index).as_ref() }
-    }
-}
-
-impl Drop for SharedCounters {
-    #[allow(unsafe_code)]
-    fn drop(&mut self) {
-        let bytes = self.len * COUNTER_BYTES;
-        // SAFETY: exactly what `map` mapped; references into it cannot outlive `self`.
-        let unmapped = unsafe { munmap(self.counters.as_ptr().cast(), bytes) };
-        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
+        unsafe { self.counters.start::<AtomicU64>().add(index).as_ref() }
     }
 }
 
