@@ -9,9 +9,6 @@ use crate::sys::link::object;
 use crate::test_run;
 use crate::units::IfIndex;
 
-/// Where `struct __sk_buff` has the interface; the kernel takes what is left out for zeros.
-const IFINDEX_OFFSET: usize = 40;
-const CONTEXT_BYTES: usize = 44;
 const ETHERNET_HEADER_BYTES: usize = 14;
 
 /// What is in the way of an interface's packets, in whichever namespace.
@@ -35,8 +32,7 @@ impl DeviceProbe {
 
     /// Looks at an interface of the calling thread's network namespace.
     pub(super) fn look(&self, ifindex: IfIndex) -> Result<Device> {
-        let mut context = [0; CONTEXT_BYTES];
-        context[IFINDEX_OFFSET..].copy_from_slice(&ifindex.0.to_ne_bytes());
+        let context = test_run::skb_context(ifindex);
         let program = self.skel.progs.weir_device.as_fd();
         test_run::run(program, &[0; ETHERNET_HEADER_BYTES], &context, Default::default())
             .map_err(|source| Error::system("run the device probe on", object(ifindex), source))?;
