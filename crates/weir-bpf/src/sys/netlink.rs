@@ -204,9 +204,7 @@ impl Socket {
 
     /// Number of a generic netlink family; `NOENT` if the kernel does not have it.
     pub(super) fn family(&mut self, name: &str) -> rustix::io::Result<u16> {
-        let mut text = name.as_bytes().to_vec();
-        text.push(0);
-        let attribute = attribute(CTRL_ATTR_FAMILY_NAME, &text);
+        let attribute = attribute(CTRL_ATTR_FAMILY_NAME, &terminated(name));
         let answers = self.request(GENL_ID_CTRL, CTRL_CMD_GETFAMILY, NLM_F_ACK, &attribute)?;
         let id = answers.first();
         let id = id.and_then(|answer| Attributes::of(answer).value(CTRL_ATTR_FAMILY_ID));
@@ -318,6 +316,11 @@ impl<'a> Attributes<'a> {
     pub(super) fn big_endian(self, kind: u16) -> Option<u32> {
         self.number(kind).map(u32::from_be)
     }
+}
+
+/// Text and its NUL.
+pub(super) fn terminated(text: &str) -> Vec<u8> {
+    [text.as_bytes(), &[0]].concat()
 }
 
 /// Text up to its NUL, as in netlink attributes and kernel structures.

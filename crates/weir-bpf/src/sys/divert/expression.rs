@@ -257,12 +257,10 @@ pub(super) fn half(bytes: &[u8], at: usize) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::netlink::attribute;
+    use crate::sys::netlink::{attribute, terminated};
 
     fn expression(name: &str, data: &[u8]) -> Vec<u8> {
-        let mut name = name.as_bytes().to_vec();
-        name.push(0);
-        let mut element = attribute(NFTA_EXPR_NAME, &name);
+        let mut element = attribute(NFTA_EXPR_NAME, &terminated(name));
         element.extend(attribute(NFTA_EXPR_DATA, data));
         element
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::expression::NFTA_DATA_VALUE;
 use super::nfnetlink::{NFGENMSG_BYTES, body, dump};
-use crate::sys::netlink::{Attributes, attribute};
+use crate::sys::netlink::{Attributes, attribute, terminated};
 
 const GETSET: u16 = 10;
 const GETSETELEM: u16 = 13;
@@ -50,10 +50,6 @@ pub(super) fn of_table(family: u8, table: &str) -> rustix::io::Result<BTreeMap<S
         }
     }
     Ok(sets)
-}
-
-fn terminated(name: &str) -> Vec<u8> {
-    [name.as_bytes(), &[0]].concat()
 }
 
 /// The name and the flags of a set that may be understood.
