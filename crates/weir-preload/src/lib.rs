@@ -15,7 +15,7 @@ mod wait;
 use std::ffi::{c_int, c_uint, c_ulong, c_void};
 
 use libc::{iovec, mmsghdr, msghdr, sockaddr, socklen_t, ssize_t, timespec};
-use weir_socket::message::{RecvMsg, as_recvfrom, borrow, duration, fail, receive, receive_many};
+use weir_socket::message::{RecvMsg, as_recvfrom, borrow, fail, receive, receive_many};
 
 use crate::next::next;
 
@@ -86,12 +86,9 @@ pub unsafe extern "C" fn recvmmsg(
         // SAFETY: as the caller promises.
         return unsafe { real(fd, messages, count, flags, timeout) };
     };
+    let (options, messages) = (lazy.options(), (messages, count));
     // SAFETY: as the caller promises.
-    unsafe {
-        let messages = std::slice::from_raw_parts_mut(messages, count as usize);
-        let timeout = timeout.as_ref().map(duration);
-        receive_many(&lazy.channel, &lazy.options(), fd, messages, flags, timeout, real_recvmsg())
-    }
+    unsafe { receive_many(&lazy.channel, &options, fd, messages, flags, timeout, real_recvmsg()) }
 }
 
 /// recvfrom(2).

@@ -11,7 +11,7 @@ use arc_swap::ArcSwapOption;
 
 use crate::attach::Ordinary;
 use crate::channel::Channel;
-use crate::message::{Options, borrow, duration, fail, receive, receive_many};
+use crate::message::{Options, borrow, fail, receive, receive_many};
 use crate::socket::DEFAULT_RING_BYTES;
 
 type Table = BTreeMap<RawFd, Arc<(Channel, Options)>>;
@@ -139,12 +139,9 @@ pub unsafe extern "C" fn weir_recvmmsg(
         // SAFETY: as the caller promises.
         return unsafe { libc::recvmmsg(fd, messages, count, flags, timeout) };
     };
+    let (channel, options) = &*entry;
     // SAFETY: as the caller promises.
-    unsafe {
-        let messages = std::slice::from_raw_parts_mut(messages, count as usize);
-        let timeout = timeout.as_ref().map(duration);
-        receive_many(&entry.0, &entry.1, fd, messages, flags, timeout, libc::recvmsg)
-    }
+    unsafe { receive_many(channel, options, fd, (messages, count), flags, timeout, libc::recvmsg) }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! A datagram as recvmsg(2) gives it: address, parts, control messages. For C, and for who stands in for the C
 //! library.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_uint};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{BorrowedFd, RawFd};
@@ -33,7 +33,7 @@ pub fn borrow<'a>(fd: RawFd) -> BorrowedFd<'a> {
 }
 
 /// A time that C has given; one that is not valid is none.
-pub fn duration(time: &libc::timespec) -> Duration {
+fn duration(time: &libc::timespec) -> Duration {
     Duration::new(
         time.tv_sec.try_into().unwrap_or_default(),
         time.tv_nsec.try_into().unwrap_or_default(),
@@ -115,17 +115,21 @@ pub unsafe fn as_recvfrom(
 /// As recvmmsg(2), from a lazy socket.
 ///
 /// # Safety
-/// As recvmmsg(2), and `kernel` is recvmsg(2).
+/// As recvmmsg(2), of messages that are there, and `kernel` is recvmsg(2).
 #[allow(unsafe_code)]
 pub unsafe fn receive_many(
     channel: &Channel,
     options: &Options,
     fd: RawFd,
-    messages: &mut [libc::mmsghdr],
+    (messages, count): (*mut libc::mmsghdr, c_uint),
     flags: c_int,
-    timeout: Option<Duration>,
+    timeout: *const libc::timespec,
     kernel: RecvMsg,
 ) -> c_int {
+    // SAFETY: as the caller promises.
+    let (messages, timeout) = unsafe {
+        (std::slice::from_raw_parts_mut(messages, count as usize), timeout.as_ref().map(duration))
+    };
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let one_is_enough = flags & libc::MSG_WAITFORONE != 0;
     let mut flags = flags & !libc::MSG_WAITFORONE;
