@@ -81,6 +81,13 @@ struct at_work {
 	__u32 pad;
 };
 
+struct followed {
+	__u64 number;
+	/* Told of once: whoever has the socket can have it tell its readers
+	 * again and again (SO_RCVLOWAT). */
+	__u64 queued;
+};
+
 struct turn {
 	__u64 sk;
 	__u64 read;
@@ -92,9 +99,8 @@ struct awaited {
 };
 
 MAP_OF_ONE(at_work, at_works, BPF_MAP_TYPE_PERCPU_ARRAY, 0, struct at_work);
-/* Numbers of packets that are followed, by the skb's address. The oldest is
- * forgotten. */
-MAP(follow, BPF_MAP_TYPE_LRU_HASH, 0, 8192, __u64, __u64);
+/* Packets that are followed, by the skb's address. The oldest is forgotten. */
+MAP(follow, BPF_MAP_TYPE_LRU_HASH, 0, 8192, __u64, struct followed);
 /* Threads that a packet has woken and that do not run yet: its number. */
 MAP(woken, BPF_MAP_TYPE_LRU_HASH, 0, 1024, __u32, __u64);
 /* When kernel threads were woken last. */
@@ -136,7 +142,7 @@ static __always_inline void tell_of(__u64 packet, enum weir_step step,
 	tell(&event);
 }
 
-static __always_inline __u64 *numbered(__u64 skb)
+static __always_inline struct followed *numbered(__u64 skb)
 {
 	return bpf_map_lookup_elem(&follow, &skb);
 }
@@ -295,6 +301,7 @@ static __always_inline void take(struct __sk_buff *skb)
 	const struct either packet = either_skb(skb);
 	struct weir_trace_arrival *arrival;
 	struct at_work *it = at_work();
+	struct followed followed = {};
 	__u32 len = packet.len;
 	__u64 number;
 
@@ -322,7 +329,8 @@ static __always_inline void take(struct __sk_buff *skb)
 		len = WEIR_TRACE_SNAPLEN;
 	arrival->captured_len =
 		either_copy(&packet, arrival->bytes, len, WEIR_TRACE_SNAPLEN);
-	bpf_map_update_elem(&follow, &it->skb, &number, BPF_ANY);
+	followed.number = number;
+	bpf_map_update_elem(&follow, &it->skb, &followed, BPF_ANY);
 	it->skb = 0;
 	bpf_ringbuf_submit(arrival, 0);
 }
@@ -378,16 +386,18 @@ static __always_inline void await_read(const struct sock *sk, __u64 skb,
 static __always_inline int readable(const struct sock *sk)
 {
 	__u64 skb = (__u64)BPF_CORE_READ(sk, sk_receive_queue.prev);
-	__u64 *number = numbered(skb);
+	struct followed *followed = numbered(skb);
+	bool tells = followed && !followed->queued;
 	struct at_work *it = at_work();
 
 	if (it)
-		it->telling = number ? 1 + *number : 0;
-	if (!number)
+		it->telling = tells ? 1 + followed->number : 0;
+	if (!tells)
 		return 0;
-	tell_of(*number, WEIR_STEP_QUEUED, 0, 0);
+	followed->queued = 1;
+	tell_of(followed->number, WEIR_STEP_QUEUED, 0, 0);
 	if (BPF_CORE_READ(sk, sk_protocol) == IPPROTO_UDP)
-		await_read(sk, skb, *number);
+		await_read(sk, skb, followed->number);
 	return 0;
 }
 
@@ -410,12 +420,13 @@ int BPF_PROG(weir_readable_old, const struct sock *sk)
  * as TCP's acknowledgements: what has their memory then, and was not received,
  * is another packet.
  */
-static __always_inline __u64 *still_numbered(const struct sk_buff *skb)
+static __always_inline struct followed *
+still_numbered(const struct sk_buff *skb)
 {
-	__u64 *number = numbered((__u64)skb);
+	struct followed *followed = numbered((__u64)skb);
 
-	if (!number || BPF_CORE_READ(skb, skb_iif))
-		return number;
+	if (!followed || BPF_CORE_READ(skb, skb_iif))
+		return followed;
 	end(skb);
 	return NULL;
 }
@@ -424,11 +435,11 @@ static __always_inline void end_by(const struct sk_buff *skb,
 				   enum weir_step step, __u64 place,
 				   __u32 detail)
 {
-	__u64 *number = still_numbered(skb);
+	struct followed *followed = still_numbered(skb);
 
-	if (!number)
+	if (!followed)
 		return;
-	tell_of(*number, step, place, detail);
+	tell_of(followed->number, step, place, detail);
 	end(skb);
 }
 
@@ -462,10 +473,10 @@ int BPF_PROG(weir_read, struct sock *sk, int len, int flags)
 SEC("tp_btf/net_dev_queue")
 int BPF_PROG(weir_at_egress, struct sk_buff *skb)
 {
-	__u64 *number = still_numbered(skb);
+	struct followed *followed = still_numbered(skb);
 
-	if (number)
-		tell_of(*number, WEIR_STEP_EGRESS, 0,
+	if (followed)
+		tell_of(followed->number, WEIR_STEP_EGRESS, 0,
 			BPF_CORE_READ(skb, dev, ifindex));
 	return 0;
 }

@@ -243,6 +243,37 @@ fn tcp_is_followed_to_the_reader_and_a_text_has_it_all() {
     }
 }
 
+/// `SO_RCVLOWAT` has the kernel tell a socket's readers of what is in its queue, each time.
+const TELLS_ITS_READERS: &str = "
+import select, socket
+listener = socket.create_server(('198.18.0.1', 8080))
+print(flush=True)
+connection = listener.accept()[0]
+select.select([connection], [], [])
+for _ in range(20000):
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+connection.recv(500)
+";
+
+#[test]
+fn whoever_has_a_socket_tells_no_trace_again_and_again() {
+    let network = Network::new();
+    let mut command = Command::new("python3");
+    command.args(["-c", TELLS_ITS_READERS]).stdout(Stdio::piped());
+    let mut server = network.near.run(|| Owned::start(&mut command)).unwrap();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
+    let filter = "tcp dst port 8080 and tcp[tcpflags] & tcp-push != 0";
+    let tracing = Tracing::start(&network, &["-c", "1", "--json", filter]);
+    let mut client =
+        network.far.run(|| std::net::TcpStream::connect((NEAR_IP, 8080)).unwrap()).unwrap();
+    std::io::Write::write_all(&mut client, &[7; 500]).unwrap();
+    assert!(server.wait().unwrap().success());
+    let (packets, summary) = Tracing::lines(&tracing.end());
+    let way = steps(&packets[0]);
+    assert_eq!(way.iter().filter(|step| **step == "queued").count(), 1, "{}", way.len());
+    assert_eq!((way.last(), &summary["lost_events"]), (Some(&"read"), &0.into()));
+}
+
 #[test]
 fn mistakes_are_told() {
     let network = Network::new();
