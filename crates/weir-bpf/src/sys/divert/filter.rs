@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -77,8 +78,14 @@ pub fn cgroup_programs(pid: i32) -> Option<String> {
         Err(error) => return Some(format!("its control group cannot be read: {error}")),
     };
     let unified = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
-    // Without a mounted hierarchy nobody has attached a program to it by its path.
-    let group = GROUPS.iter().find_map(|root| File::open(format!("{root}{unified}")).ok())?;
+    let Some(group) = GROUPS.iter().find_map(|root| File::open(format!("{root}{unified}")).ok())
+    else {
+        // Without a mounted hierarchy nobody has attached a program to it by its path. In one, a group that is removed
+        // while a dead process is in it has no path, but the programs of those above it.
+        let is_mounted =
+            GROUPS.iter().any(|root| Path::new(root).join("cgroup.controllers").exists());
+        return is_mounted.then(|| format!("its control group {unified} cannot be opened"));
+    };
     match programs::cgroup_received(&group) {
         Ok(programs) if programs.is_empty() => None,
         Ok(programs) => Some(format!(

@@ -70,11 +70,11 @@ fn own_prefixes_are_no_sources() {
 struct Group(PathBuf, Child);
 
 impl Group {
-    fn new() -> Self {
+    fn new(name: &str) -> Self {
         let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(Path::new);
         let root = roots.into_iter().find(|root| root.join("cgroup.controllers").exists());
         let root = root.expect("the test needs control groups of version 2");
-        let path = root.join(format!("weir-test-{}-filter", std::process::id()));
+        let path = root.join(format!("weir-test-{}-{name}", std::process::id()));
         std::fs::create_dir(&path).unwrap();
         let group = Self(path, Command::new("sleep").arg("60").spawn().unwrap());
         std::fs::write(group.0.join("cgroup.procs"), group.1.id().to_string()).unwrap();
@@ -92,7 +92,7 @@ impl Drop for Group {
 
 #[test]
 fn programs_of_the_control_group_are_found() {
-    let group = Group::new();
+    let group = Group::new("filter");
     let told = || cgroup_programs(group.1.id().cast_signed());
     assert_eq!(told(), None);
     let target = File::open(&group.0).unwrap();
@@ -107,6 +107,22 @@ fn programs_of_the_control_group_are_found() {
         // A child of another test's may hold it until it has become another program.
         wait_until("it is detached", || told().is_none());
     }
+}
+
+/// A process that has asked, and is dead when it is looked at, stays in a group that its parent may have removed.
+#[test]
+fn a_control_group_that_is_gone_hides_no_programs() {
+    let mut group = Group::new("gone");
+    assert_eq!(cgroup_programs(group.1.id().cast_signed()), None);
+    let inner = group.0.join("inner");
+    std::fs::create_dir(&inner).unwrap();
+    let pid = group.1.id();
+    std::fs::write(inner.join("cgroup.procs"), pid.to_string()).unwrap();
+    group.1.kill().unwrap();
+    // As long as nobody waits for it, its number is its own.
+    wait_until("it is dead", || std::fs::remove_dir(&inner).is_ok());
+    let told = cgroup_programs(pid.cast_signed());
+    assert!(told.as_ref().is_some_and(|line| line.contains("cannot be opened")), "{told:?}");
 }
 
 #[test]
