@@ -247,8 +247,13 @@ fn open(
     }
     let rotates = rotation.size.is_some() || rotation.time.is_some();
     let path = if rotates { numbered(path, number) } else { path.to_owned() };
-    let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(&path);
-    let file = file.map_err(|error| failed(&path, error))?;
+    if rotates {
+        // Its name can be told beforehand: nothing that somebody has laid there is written to, or followed.
+        let _ = std::fs::remove_file(&path);
+    }
+    let mut options = File::options();
+    options.write(true).create(true).create_new(rotates).truncate(!rotates).mode(0o600);
+    let file = options.open(&path).map_err(|error| failed(&path, error))?;
     files.push_back(path);
     while rotates && rotation.keep.is_some_and(|keep| files.len() > keep as usize) {
         if let Some(old) = files.pop_front()
@@ -300,5 +305,32 @@ fn as_io(error: PcapError) -> io::Error {
     match error {
         PcapError::IoError(error) => error,
         other => io::Error::other(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// Whoever may write to the directory knows the names of a rotation beforehand.
+    #[test]
+    fn a_rotation_follows_no_link_that_somebody_has_laid() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, precious) = (dir.path().join("many.pcapng"), dir.path().join("precious"));
+        std::fs::write(&precious, "kept").unwrap();
+        let rotation = Rotation { size: Some(1), time: None, keep: None };
+        let mut files = VecDeque::new();
+        // A name has the second in it, which may pass meanwhile.
+        let laid = (1..100).find(|number| {
+            let laid = numbered(&path, *number);
+            symlink(&precious, &laid).unwrap();
+            open(&path, &rotation, *number, &mut files).unwrap().set_len(9).unwrap();
+            files.back() == Some(&laid)
+        });
+        assert!(laid.is_some());
+        assert_eq!(std::fs::read(&precious).unwrap(), b"kept");
+        assert!(files.back().unwrap().symlink_metadata().unwrap().is_file());
     }
 }
