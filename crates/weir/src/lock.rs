@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
+use rustix::process::Signal;
+use weir_bpf::sys::stat::Stat;
 
 use crate::error::{Error, Result};
 use crate::key::Key;
@@ -75,8 +77,14 @@ impl Lock {
                 Err(Errno::WOULDBLOCK) => match holder(fd) {
                     Some((pid, Purpose::Protect)) => {
                         let pid = holder_of(dir, key, pid);
-                        // Not seen from here; or killed, and its successor has not signed yet.
-                        if pid.is_some() || is_over(SIGNING_MAX) {
+                        let most = match pid {
+                            // Killed a moment ago.
+                            Some(pid) if is_dying(pid) => RESTORATION_MAX,
+                            Some(_) => Duration::ZERO,
+                            // Not seen from here; or killed, and its successor has not signed yet.
+                            None => SIGNING_MAX,
+                        };
+                        if is_over(most) {
                             return Ok(Attempt::Protected { pid });
                         }
                         std::thread::sleep(RETRY_EVERY);
@@ -140,6 +148,17 @@ pub fn holder_of(dir: &RunDir, key: &Key, own: i32) -> Option<i32> {
         innermost.is_some_and(|number| number.parse() == Ok(own))
     };
     holders_of(dir, key).into_iter().find(calls_itself_so)
+}
+
+/// Whether a process is about to end by `kill -9`: it holds what it has until the kernel has taken that away, which takes
+/// some time of one with BPF programs.
+fn is_dying(pid: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let pending = status.lines().find_map(|line| line.strip_prefix("SigPnd:"));
+    let pending = pending.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    let killed = 1 << (Signal::KILL.as_raw() - 1);
+    pending.is_some_and(|pending| pending & killed != 0)
+        || Stat::of(pid).is_none_or(|stat| stat.is_ending())
 }
 
 /// From a line of `/proc/locks`: `1: FLOCK ADVISORY WRITE 1234 fe:00:5678 0 EOF`, with the device in

@@ -84,6 +84,13 @@ impl Stat {
         self.flags().is_some_and(|flags| flags & PF_KTHREAD != 0)
     }
 
+    /// Whether it has begun to end: the kernel takes away what it has, which may take a while.
+    pub fn is_ending(&self) -> bool {
+        /// linux/sched.h
+        const PF_EXITING: u32 = 0x4;
+        self.flags().is_some_and(|flags| flags & PF_EXITING != 0)
+    }
+
     /// When it started, in clock ticks since boot.
     pub fn start_ticks(&self) -> Option<u64> {
         self.field(22)

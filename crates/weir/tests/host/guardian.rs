@@ -39,6 +39,20 @@ fn a_killed_daemon_is_cleaned_up_after_within_a_second() {
     wait_until("the guardian has ended", || test_kill_process(guardian).is_err());
 }
 
+/// The kernel takes away what a killed one had, and so does its guardian: that is waited for.
+#[test]
+fn a_daemon_starts_at_once_after_another_was_killed() {
+    let network = Network::new();
+    for _ in 0..3 {
+        let daemon = Daemon::start(&network, &[]);
+        daemon.signal(Signal::KILL);
+        let next = Daemon::start(&network, &[]);
+        daemon.kill();
+        next.interrupt();
+    }
+    network.assert_untouched();
+}
+
 #[test]
 fn the_guardian_ends_with_the_daemon_and_ignores_the_terminal() {
     let network = Network::new();
