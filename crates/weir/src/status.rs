@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use weir_bpf::attach::AttachMode;
 use weir_bpf::channels::ChannelMapIds;
 use weir_bpf::counters::{Counter, Counters};
@@ -50,7 +50,7 @@ pub struct InterfaceStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<Self>,
     /// For how long a daemon that runs has published nothing, if that is long. Found out by the reader.
-    #[serde(skip)]
+    #[serde(rename = "silent_secs", serialize_with = "whole_secs", skip_deserializing)]
     pub silent_for: Option<Duration>,
     /// The daemon.
     pub pid: i32,
@@ -119,6 +119,13 @@ pub struct InterfaceStatus {
     pub drops: Drops,
     /// What weir has turned, in that order.
     pub knobs: Vec<KnobStatus>,
+}
+
+fn whole_secs<S: Serializer>(
+    time: &Option<Duration>,
+    to: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    time.map(|time| time.as_secs()).serialize(to)
 }
 
 /// Something that may take packets elsewhere.
