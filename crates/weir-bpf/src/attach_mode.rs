@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 
 /// Where a gate is attached.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AttachMode {
     /// XDP in the driver, before an skb exists.
@@ -16,7 +16,6 @@ pub enum AttachMode {
     /// XDP in the stack, on an skb.
     Generic,
     /// tc ingress by a link (`BPF_TCX_INGRESS`, Linux 6.6), on an skb. Other programs run there too.
-    #[default]
     Tcx,
     /// tc ingress by a filter in a `clsact` queueing discipline, on an skb: where there is no tcx.
     Clsact,

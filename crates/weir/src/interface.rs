@@ -362,7 +362,7 @@ impl Protected {
             interface: self.interface(),
             ifindex: self.claim.ifindex,
             netns: self.host.netns,
-            attach: self.attached.mode,
+            attach: Some(self.attached.mode),
             attach_reason: self.attached.reason.clone(),
             counters_map_id: self.counters_map_id,
             channel_map_ids: self.channel_map_ids,

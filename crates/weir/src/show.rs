@@ -6,13 +6,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use indicatif::HumanCount;
+use weir_bpf::attach::AttachMode;
 use weir_bpf::counters::Counter;
 use weir_bpf::gate::Policy;
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::units::PacketsPerSec;
 use weir_bpf::verdict::{Reason, Verdict};
 
-use crate::bypass;
 use crate::choice::{PreferArg, choice_text};
 use crate::cli::{ResetArgs, StatusArgs};
 use crate::error::Result;
@@ -124,7 +124,7 @@ fn shortcoming(status: &InterfaceStatus) -> Option<String> {
     if let Some(why @ NotThreaded::SetBack) = &status.not_threaded {
         return Some(format!("{why}, so NAPI is in softirq"));
     }
-    if let Some(past) = bypass::shortcoming(status.attach, status.bypassed) {
+    if let Some(past) = status.bypass() {
         return Some(past);
     }
     let diversion = status.diversions.iter().find(|each| each.passes_all)?;
@@ -241,7 +241,7 @@ fn protection(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<()> 
     writeln!(
         out,
         "  gate at {}, policy {policy}{diverted} ({})",
-        status.attach.description(),
+        status.attach.map_or("", AttachMode::description),
         status.attach_reason
     )?;
     writeln!(out, "  {}", sleep(&status.sleep))?;

@@ -62,8 +62,8 @@ pub struct InterfaceStatus {
     pub ifindex: IfIndex,
     /// Inode of its network namespace.
     pub netns: u64,
-    /// Where the gate is attached.
-    pub attach: AttachMode,
+    /// Where the gate is attached; `null` if its daemon has not protected it yet.
+    pub attach: Option<AttachMode>,
     /// Why there.
     pub attach_reason: String,
     /// The kernel's number of the BPF map with the gate's counters.
@@ -283,7 +283,12 @@ impl InterfaceStatus {
     pub fn discards(&self) -> bool {
         self.policy == Policy::On
             && !self.diversions.iter().any(|each| each.passes_all)
-            && bypass::shortcoming(self.attach, self.bypassed).is_none()
+            && self.bypass().is_none()
+    }
+
+    /// What is wrong if packets go past its gate.
+    pub fn bypass(&self) -> Option<String> {
+        bypass::shortcoming(self.attach?, self.bypassed)
     }
 
     /// The name of its files.

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::common::*;
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
 const PACKAGING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging");
 
@@ -97,6 +98,12 @@ fn an_interface_that_is_not_there_yet_does_not_keep_the_others_from_protection()
     };
     wait_until("one is protected", || check().0 == Some(1));
     assert!(check().1.starts_with("degraded: near2 is not yet protected: "), "{:?}", check());
+    let status = network.status();
+    let attach = |name| {
+        let mut all = status["interfaces"].as_array().unwrap().iter();
+        all.find(|each| each["interface"] == name).unwrap()["attach"].clone()
+    };
+    assert_eq!((attach(NEAR), attach(NEAR2)), ("tcx".into(), Value::Null));
     let metrics = network.says(&["status", "--openmetrics"]);
     for line in
         ["weir_protected{interface=\"near\"} 1.0", "weir_protected{interface=\"near2\"} 0.0"]
