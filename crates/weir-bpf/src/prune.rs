@@ -22,6 +22,7 @@ pub struct Retired {
     /// How many. One that has been deleted twice counts twice.
     pub channels: u64,
     /// What was seen of them until then.
+    #[serde(flatten)]
     pub seen: Seen,
 }
 

@@ -49,6 +49,10 @@ fn every_field_of_run_status_channels_and_doctor_is_described() {
         fields::STATUS.has_only(&status);
         let channels = object(&network.says(&["channels", "--json", "--sources"]));
         let some = ["owner", "comm", "queue", "late_drops_pps", "reason", "others_share"];
+        // What both have goes by one name.
+        for retired in [&status[0], &channels].map(|all| &all["interfaces"][0]["retired"]) {
+            assert!(retired["discarded"]["packets"].is_u64(), "{retired}");
+        }
         fields::CHANNELS.has_all_of(&[channels], &some);
         let doctor = network.weir(&["doctor", "--json"]);
         let doctor = object(&String::from_utf8(doctor.stdout).unwrap());
