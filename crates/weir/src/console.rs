@@ -11,6 +11,7 @@ use serde::Serialize;
 use weir_bpf::printable::printable;
 
 use crate::error::Error;
+use crate::out;
 use crate::status::SCHEMA;
 
 /// What goes wrong is tried again each second, or every few; not heard of for so long, it is over.
@@ -48,9 +49,12 @@ pub fn event_line(event: &'static str, what: &impl Serialize) -> String {
 impl Console {
     /// This process's.
     pub fn open() -> Self {
+        // By itself: only lines of status wait for it.
+        let tell = |error| out::say(format_args!("weir: {error}"));
         Self {
-            status: Printer::start(io::stdout()),
-            messages: Printer::start(io::stderr()),
+            status: Printer::start(io::stdout(), tell),
+            // That it cannot be written to has nobody to be told to.
+            messages: Printer::start(io::stderr(), drop),
             troubles: HashMap::new(),
         }
     }
@@ -106,14 +110,21 @@ struct Printer {
 }
 
 impl Printer {
-    fn start(mut stream: impl Write + Send + 'static) -> Self {
+    /// That it cannot be written to is told once as long as it goes on.
+    fn start(
+        mut stream: impl Write + Send + 'static,
+        tell: impl Fn(Error) + Send + 'static,
+    ) -> Self {
         let (lines, waiting) = sync_channel::<String>(WAITING_MAX);
         let (prints, printing) = channel::<()>();
         let print = move || {
             let _prints = prints;
+            let mut fails = false;
             for line in waiting {
-                // There is no place left to report that the place to report to is gone.
-                let _ = stream.write_all(line.as_bytes()).and_then(|()| stream.flush());
+                let written = stream.write_all(line.as_bytes()).and_then(|()| stream.flush());
+                let failed = out::or_gone(written).err();
+                let failed_before = std::mem::replace(&mut fails, failed.is_some());
+                failed.filter(|_| !failed_before).map(&tell);
             }
         };
         // Without it nothing is said, and everything done.
@@ -155,9 +166,28 @@ mod tests {
     }
 
     #[test]
+    fn a_full_disk_is_told_once_and_a_reader_who_has_gone_is_not() {
+        let told = |stream: Box<dyn Write + Send>| {
+            let (to, told) = channel();
+            let tell = move |error: Error| to.send(error.to_string()).unwrap();
+            let printer = Printer::start(stream, tell);
+            for _ in 0..3 {
+                printer.print("line\n".into());
+            }
+            drop(printer);
+            told.iter().collect::<Vec<String>>()
+        };
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let told_of_full = told(Box::new(full));
+        assert!(told_of_full.len() == 1, "{told_of_full:?}");
+        assert!(told_of_full[0].starts_with("cannot write to standard output: "));
+        assert_eq!(told(Box::new(io::pipe().unwrap().1)), [] as [&str; 0]);
+    }
+
+    #[test]
     fn nobody_waits_for_a_reader_who_does_not_read() {
         let (mut reader, writer) = io::pipe().unwrap();
-        let printer = Printer::start(writer);
+        let printer = Printer::start(writer, drop);
         let line = format!("{}\n", "x".repeat(9_999));
         for _ in 0..2 * WAITING_MAX {
             printer.print(line.clone());
@@ -170,7 +200,7 @@ mod tests {
         let (reader, writer) = io::pipe().unwrap();
         drop(reader);
         let begun = Instant::now();
-        let printer = Printer::start(writer);
+        let printer = Printer::start(writer, drop);
         for _ in 0..3 {
             printer.print("x".into());
         }
@@ -181,7 +211,7 @@ mod tests {
     #[test]
     fn a_reader_who_is_late_gets_whole_lines_and_the_last_ones() {
         let (mut reader, writer) = io::pipe().unwrap();
-        let printer = Printer::start(writer);
+        let printer = Printer::start(writer, drop);
         let lines: Vec<String> = (0..20).map(|number| format!("{number:9999}\n")).collect();
         for line in &lines {
             printer.print(line.clone());
