@@ -12,14 +12,6 @@
 #include "flow.h"
 #include "local.h"
 
-/* What nobody routes, or not by its address alone. */
-static __always_inline bool is_special4(__be32 address_be)
-{
-	__u32 first = bpf_ntohl(address_be) >> 24;
-
-	return !first || first == 127 || first >= 224;
-}
-
 /* Multicast, link-local, and ::/64 with the unspecified and loopback ones. */
 static __always_inline bool is_special6(const __u32 *address)
 {

@@ -14,7 +14,6 @@
 #define WEIR_LAZY_H
 
 #include "counters.h"
-#include "forward_ask.h"
 #include "merged.h"
 #include "parse.h"
 #include "udp.h"

@@ -46,6 +46,14 @@ static __always_inline enum addressed addressed_to6(const __u32 *address)
 						      : ADDRESSED_ELSEWHERE;
 }
 
+/* What nobody routes, or not by its address alone. */
+static __always_inline bool is_special4(__be32 address_be)
+{
+	__u32 first = bpf_ntohl(address_be) >> 24;
+
+	return !first || first == 127 || first >= 224;
+}
+
 /* fe80::/10, which routers do not forward (RFC 4291, 2.5.6). */
 static __always_inline bool is_link_local6(const __u32 *address)
 {

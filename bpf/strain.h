@@ -56,7 +56,7 @@ MAP(strains, BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE, WEIR_INPUTS, __u32,
 /* When waits were last told of. */
 __u64 suspected_ns;
 
-/* Has its ring been full again and again, without an end? */
+/* Has its ring been full again and again? */
 static __always_inline bool is_standing(const struct weir_strain *strain)
 {
 	return strain->full > WEIR_CONTENDED_POLLS * (strain->drained + 1);
@@ -68,18 +68,15 @@ static __always_inline void strain_compare(struct weir_strain *strain,
 	__u64 elapsed = now->seen_ns - strain->seen_ns;
 	__u64 waited = now->waited_ns - strain->waited_ns;
 	__u64 ran = now->ran_ns - strain->ran_ns;
-	enum weir_cause trial = WEIR_CAUSE_COUNT;
+	bool over = ran * WEIR_SHARE_ONE > elapsed * strain->share;
 
 	/* Of a thread that has just come nothing is known. */
 	if (!strain->seen_ns)
 		return;
-	if (waited * 1000 > elapsed * STRAIN_WAITS_PERMILLE) {
-		if (ran * WEIR_SHARE_ONE > elapsed * strain->share)
-			trial = WEIR_CAUSE_CPU_SHARE;
-		else if (is_standing(strain))
-			trial = WEIR_CAUSE_RING;
-	}
-	if (trial != WEIR_CAUSE_COUNT && try_gates(trial, now->seen_ns)) {
+	if (waited * 1000 > elapsed * STRAIN_WAITS_PERMILLE &&
+	    (over || is_standing(strain)) &&
+	    try_gates(over ? WEIR_CAUSE_CPU_SHARE : WEIR_CAUSE_RING,
+		      now->seen_ns)) {
 		strain->over++;
 	} else if ((strain->overruns ||
 		    waited > strain->wait_ns * (now->turns - strain->turns)) &&

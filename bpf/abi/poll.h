@@ -76,8 +76,8 @@ struct weir_strain {
 	__u32 overruns;
 	__u32 full;    /* polls that were */
 	__u32 drained; /* polls that were not */
-	/* How often was it found to wait long, or to be over its share, of
-	 * which there is one trial a second? */
+	/* How often was it found to wait long, or to be over its share or its
+	 * ring full again and again, of which there is one trial a second? */
 	__u32 waits;
 	__u32 over;
 };

@@ -122,9 +122,14 @@ impl Printer {
             let mut fails = false;
             for line in waiting {
                 let written = stream.write_all(line.as_bytes()).and_then(|()| stream.flush());
-                let failed = out::or_gone(written).err();
-                let failed_before = std::mem::replace(&mut fails, failed.is_some());
-                failed.filter(|_| !failed_before).map(&tell);
+                match out::or_gone(written) {
+                    Ok(_) => fails = false,
+                    Err(_) if fails => {}
+                    Err(error) => {
+                        fails = true;
+                        tell(error);
+                    }
+                }
             }
         };
         // Without it nothing is said, and everything done.
