@@ -59,9 +59,9 @@ static __always_inline void ring(enum weir_cause cause, __u64 now)
 
 /*
  * CPU time is short: is there something to discard? Whether that is tried now;
- * one trial is for every CPU, and for both causes.
+ * one trial is for every CPU.
  */
-static __always_inline bool try_gates(enum weir_cause cause, __u64 now)
+static __always_inline bool try_gates(__u64 now)
 {
 	struct weir_alarm *it = the_alarm();
 	__s64 since;
@@ -73,7 +73,7 @@ static __always_inline bool try_gates(enum weir_cause cause, __u64 now)
 		return false;
 	if (since > (__s64)WEIR_TRY_AGAIN_NS)
 		*(volatile __u64 *)&it->tried_ns = now;
-	wake(it, cause);
+	wake(it, WEIR_CAUSE_CPU_SHARE);
 	return true;
 }
 

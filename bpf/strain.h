@@ -74,9 +74,7 @@ static __always_inline void strain_compare(struct weir_strain *strain,
 	if (!strain->seen_ns)
 		return;
 	if (waited * 1000 > elapsed * STRAIN_WAITS_PERMILLE &&
-	    (over || is_standing(strain)) &&
-	    try_gates(over ? WEIR_CAUSE_CPU_SHARE : WEIR_CAUSE_RING,
-		      now->seen_ns)) {
+	    (over || is_standing(strain)) && try_gates(now->seen_ns)) {
 		strain->over++;
 	} else if ((strain->overruns ||
 		    waited > strain->wait_ns * (now->turns - strain->turns)) &&

@@ -230,20 +230,18 @@ enum weir_reason { WEIR_REASONS(WEIR_REASON_ENUM) WEIR_REASON_COUNT };
 
 /* What rings (alarm.h): all but the last, which only the law hears, wake the
  * gate. X(NAME, "name as printed", "description") */
-#define WEIR_CAUSES(X)                                                        \
-	X(UDP_QUEUE, "udp-queue", "a UDP socket's receive queue was full")    \
-	X(TCP_QUEUE, "tcp-queue",                                             \
-	  "a TCP listener's queue, of requests or of connections, was full")  \
-	X(TCP_BACKLOG, "tcp-backlog",                                         \
-	  "a TCP connection's backlog of segments was full")                  \
-	X(SCREEN_QUEUE, "screen-queue",                                       \
-	  "the queue of a user-mode screen (NFQUEUE) was full")               \
-	X(EGRESS_QUEUE, "egress-queue",                                       \
-	  "the queue of an egress interface was full")                        \
-	X(CPU_SHARE, "cpu-share",                                             \
-	  "input was over its share of a CPU that others waited for")         \
-	X(RING, "ring",                                                       \
-	  "a receive ring was full again and again while others had the CPU") \
+#define WEIR_CAUSES(X)                                                       \
+	X(UDP_QUEUE, "udp-queue", "a UDP socket's receive queue was full")   \
+	X(TCP_QUEUE, "tcp-queue",                                            \
+	  "a TCP listener's queue, of requests or of connections, was full") \
+	X(TCP_BACKLOG, "tcp-backlog",                                        \
+	  "a TCP connection's backlog of segments was full")                 \
+	X(SCREEN_QUEUE, "screen-queue",                                      \
+	  "the queue of a user-mode screen (NFQUEUE) was full")              \
+	X(EGRESS_QUEUE, "egress-queue",                                      \
+	  "the queue of an egress interface was full")                       \
+	X(CPU_SHARE, "cpu-share",                                            \
+	  "input wanted more of a CPU than its share or than others left")   \
 	X(CPU_WAIT, "cpu-wait", "input waited long for its CPU")
 
 #define WEIR_CAUSE_ENUM(name, text, description) WEIR_CAUSE_##name,

@@ -274,13 +274,12 @@ impl Input {
         Ok(())
     }
 
-    /// Has its alarm rung ([`Cause::CpuWait`], [`Cause::CpuShare`], [`Cause::Ring`]) when it waits for a turn for longer
-    /// than that, or has more than this share of its CPU, or a ring that is full again and again, while others want the
-    /// CPU, each once a second at most; `None`: no more.
+    /// Has its alarm rung ([`Cause::CpuWait`], [`Cause::CpuShare`]) when it waits for a turn for longer than that, or
+    /// has more than this share of its CPU, or a ring that is full again and again, while others want the CPU, each once a
+    /// second at most; `None`: no more.
     ///
     /// [`Cause::CpuWait`]: crate::verdict::Cause::CpuWait
     /// [`Cause::CpuShare`]: crate::verdict::Cause::CpuShare
-    /// [`Cause::Ring`]: crate::verdict::Cause::Ring
     pub fn alarm(&self, bounds: Option<(Nanos, f64)>) {
         let (wait, share) = bounds.unwrap_or_default();
         let set = |offset, value: u64| self.shared.strains.set(self.number, offset, value);

@@ -62,7 +62,7 @@ impl Told {
         let (mut more, mut causes) = (0, Vec::new());
         for (cause, times) in woken {
             // At its limit a router tries it each second.
-            let is_trial = matches!(cause, Cause::CpuShare | Cause::Ring);
+            let is_trial = cause == Cause::CpuShare;
             let times = if is_trial { times.min(1) } else { times };
             let before = self.times.insert(cause, times).unwrap_or_default();
             if times > before {
