@@ -1,7 +1,9 @@
 //! The metrics over HTTP, on loopback: for a Prometheus of this host, or its agent.
 //!
 //! One thread answers each request once all of it has come, and waits for no client alone. It reads the files that
-//! `weir status` reads, so nothing that a client does keeps the daemon from its work.
+//! `weir status` reads, so nothing that a client does keeps the daemon from its work. Any user may connect, as fast as
+//! he can: so that others are answered all the same, all who wait are accepted at once, whoever has asked by then goes
+//! at once, and the files are read once for many.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -23,8 +25,12 @@ use crate::status::InterfaceStatus;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long it rests where the kernel refuses it a connection, which would wait to be accepted all the time.
 const REST: Duration = Duration::from_millis(100);
-/// Clients at once. Any user may connect: of more, the first one goes.
+/// Clients at once that have not asked, or not taken all: of more, the first one goes.
 const CLIENTS_MAX: usize = 64;
+/// How many may wait to be accepted.
+const BACKLOG: i32 = 1024;
+/// For how long what was read is told to others, too. The daemon writes each second.
+const READ_EVERY: Duration = Duration::from_millis(100);
 /// Of a request. Prometheus sends 300 bytes.
 const REQUEST_MAX: usize = 4096;
 /// `prometheus_client` writes this version.
@@ -35,6 +41,7 @@ pub fn serve(address: SocketAddr) -> Result<SocketAddr> {
     let netns = NetNs::current()?.inode();
     let listen = || {
         let listener = TcpListener::bind(address)?;
+        rustix::net::listen(&listener, BACKLOG)?;
         let address = listener.local_addr()?;
         listener.set_nonblocking(true)?;
         thread::Builder::new()
@@ -52,6 +59,7 @@ pub fn serve(address: SocketAddr) -> Result<SocketAddr> {
 
 fn answer_all(listener: &TcpListener, netns: u64) {
     let mut clients: Vec<Client> = Vec::new();
+    let mut metrics = Metrics { netns, read: None };
     loop {
         let streams = clients.iter().map(|client| (client.stream.as_fd(), client.waits_for()));
         let fds = streams.chain([(listener.as_fd(), PollFlags::IN)]);
@@ -61,16 +69,20 @@ fn answer_all(listener: &TcpListener, netns: u64) {
         let ready = ready.unwrap_or_default();
         let mut each = ready.into_iter();
         clients.retain_mut(|client| match each.next() {
-            Some(true) => client.is_to_go_on(netns),
+            Some(true) => client.is_to_go_on(&mut metrics),
             _ => !client.is_late(),
         });
         if each.next() == Some(true) {
-            match listener.accept() {
-                Ok((stream, _)) if stream.set_nonblocking(true).is_ok() => {
-                    clients.push(Client { stream, asked: Vec::new(), answer: None });
-                    clients.drain(..clients.len().saturating_sub(CLIENTS_MAX));
+            // The rest in the next round: those that have been accepted are served in between.
+            for _ in 0..BACKLOG {
+                match listener.accept() {
+                    Ok((stream, _)) => clients.extend(Client::accepted(stream, &mut metrics)),
+                    Err(error) => {
+                        refused |= error.kind() != io::ErrorKind::WouldBlock;
+                        break;
+                    }
                 }
-                accepted => refused |= accepted.is_err(),
+                clients.drain(..clients.len().saturating_sub(CLIENTS_MAX));
             }
         }
         if refused {
@@ -87,6 +99,13 @@ struct Client {
 }
 
 impl Client {
+    /// One that has connected; none if it has been answered by now, or has gone.
+    fn accepted(stream: TcpStream, metrics: &mut Metrics) -> Option<Self> {
+        stream.set_nonblocking(true).ok()?;
+        let mut client = Self { stream, asked: Vec::new(), answer: None };
+        client.is_to_go_on(metrics).then_some(client)
+    }
+
     fn waits_for(&self) -> PollFlags {
         if self.answer.is_some() { PollFlags::OUT } else { PollFlags::IN }
     }
@@ -96,15 +115,18 @@ impl Client {
     }
 
     /// Hears what has come, and answers if that is all; whether there is more to do.
-    fn is_to_go_on(&mut self, netns: u64) -> bool {
+    fn is_to_go_on(&mut self, metrics: &mut Metrics) -> bool {
         if self.answer.is_some() {
             return self.is_to_take_more();
         }
         let mut piece = [0; 512];
-        let length = self.stream.read(&mut piece).unwrap_or(0);
+        let length = match self.stream.read(&mut piece) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+            read => read.unwrap_or(0),
+        };
         self.asked.extend_from_slice(&piece[..length]);
         if self.asked.windows(4).any(|four| four == b"\r\n\r\n") {
-            let answer = answer(&String::from_utf8_lossy(&self.asked), netns);
+            let answer = answer(&String::from_utf8_lossy(&self.asked), metrics);
             self.answer = Some((answer.into(), Instant::now() + PATIENCE));
             return self.is_to_take_more();
         }
@@ -123,11 +145,11 @@ impl Client {
     }
 }
 
-fn answer(request: &str, netns: u64) -> String {
+fn answer(request: &str, metrics: &mut Metrics) -> String {
     let mut words = request.split(' ');
     let (status, kind, body) = match (words.next(), words.next()) {
-        (Some("GET"), Some("/metrics")) => match metrics(netns) {
-            Ok(text) => ("200 OK", CONTENT_TYPE, text),
+        (Some("GET"), Some("/metrics")) => match metrics.text() {
+            Ok(text) => ("200 OK", CONTENT_TYPE, text.to_owned()),
             Err(error) => ("500 Internal Server Error", "text/plain", format!("{error}\n")),
         },
         (Some("GET"), _) => ("404 Not Found", "text/plain", "see /metrics\n".into()),
@@ -136,6 +158,22 @@ fn answer(request: &str, netns: u64) -> String {
     let length = body.len();
     let head = format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}");
     format!("{head}\r\nConnection: close\r\n\r\n{body}")
+}
+
+/// What is told of a network namespace.
+struct Metrics {
+    netns: u64,
+    /// What was read last, and when.
+    read: Option<(Instant, Result<String>)>,
+}
+
+impl Metrics {
+    fn text(&mut self) -> &Result<String> {
+        let now = Instant::now();
+        let netns = self.netns;
+        let last = self.read.take().filter(|(read, _)| now < *read + READ_EVERY);
+        &self.read.insert(last.unwrap_or_else(|| (now, metrics(netns)))).1
+    }
 }
 
 fn metrics(netns: u64) -> Result<String> {

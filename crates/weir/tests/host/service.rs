@@ -1,6 +1,6 @@
 //! weir as a service: everything from the file, systemd's protocol, the privileges of the unit, the package.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Stdio};
@@ -232,7 +232,7 @@ fn ask(network: &Network, address: &str, request: &str) -> std::io::Result<Strin
     network
         .near
         .run(|| {
-            let mut stream = TcpStream::connect(address)?;
+            let mut stream = TcpStream::connect_timeout(&address.parse().unwrap(), PATIENCE)?;
             stream.set_read_timeout(Some(PATIENCE))?;
             stream.write_all(request.as_bytes())?;
             let mut answer = String::new();
@@ -305,6 +305,43 @@ fn metrics_are_served_on_loopback_if_the_file_says_so() {
         "{said}"
     );
     network.assert_left_untouched_by(daemon);
+}
+
+/// Any user may connect, as fast as he can.
+#[test]
+fn metrics_are_served_beside_clients_that_connect_all_the_time() {
+    const AT: &str = "127.0.0.1:9463";
+    const GET: &str = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let network = Network::new();
+    let up = || Command::new("ip").args(["link", "set", "lo", "up"]).status();
+    assert!(network.near.run(up).unwrap().unwrap().success());
+    let file = ConfigFile::new("crowded", &format!("metrics = \"{AT}\"\n"));
+    let daemon = Daemon::start(&network, &["--config", file.path()]);
+    let script = format!(
+        r"
+import socket
+kept=[]
+while True:
+    client=socket.socket(); client.setblocking(False)
+    client.connect_ex(('127.0.0.1',9463)); kept.append(client)
+    try: client.send(b{GET:?})
+    except OSError: pass
+    if len(kept)==500: print('crowded',flush=True)
+    if len(kept)>500: kept.pop(0).close()
+"
+    );
+    let mut command = Command::new("python3");
+    command.args(["-c", &script]).stdout(Stdio::piped());
+    let mut crowd = network.near.run(|| command.spawn().unwrap()).unwrap();
+    let mut said = BufReader::new(crowd.stdout.take().unwrap());
+    said.read_line(&mut String::new()).unwrap();
+    for _ in 0..20 {
+        let answer = ask(&network, AT, GET).unwrap();
+        assert!(answer.contains("\nweir_protected{interface=\"near\"} 1.0\n"), "{answer}");
+    }
+    crowd.kill().unwrap();
+    crowd.wait().unwrap();
+    daemon.interrupt();
 }
 
 /// What the unit leaves to root is enough, and each of it is needed.
