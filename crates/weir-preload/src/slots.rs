@@ -4,8 +4,8 @@
 use std::ffi::c_int;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, Once};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use libc::epoll_event;
@@ -68,15 +68,17 @@ extern "C" fn note_pid() {
     PID.store(rustix::process::getpid().as_raw_nonzero().get(), Ordering::Relaxed);
 }
 
-/// Before anything is kept of a descriptor.
-fn remember_process() {
-    static FORKS: Once = Once::new();
-    FORKS.call_once(|| {
-        note_pid();
-        // SAFETY: the function lives as long as this library, which nothing unloads; vfork(2) does not call it.
-        unsafe { libc::pthread_atfork(None, None, Some(note_pid)) };
-    });
+/// When the library is loaded, and the program has one thread: a child of fork(2) would wait for ever for another that
+/// had begun with this.
+extern "C" fn remember_process() {
+    note_pid();
+    // SAFETY: the function lives as long as this library, which nothing unloads; vfork(2) does not call it.
+    unsafe { libc::pthread_atfork(None, None, Some(note_pid)) };
 }
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = remember_process;
 
 fn is_this_process() -> bool {
     PID.load(Ordering::Relaxed) == rustix::process::getpid().as_raw_nonzero().get()
@@ -176,20 +178,18 @@ pub(crate) fn find_to_receive(fd: c_int) -> Option<Arc<Lazy>> {
     known(fd).filter(|lazy| lazy.channel.may_have_datagrams()).or_else(|| find(fd))
 }
 
-/// Whether the table has a place for a descriptor.
+/// Whether the table has a place for a descriptor of this process.
 pub(crate) fn has_place(fd: c_int) -> bool {
-    usize::try_from(fd).is_ok_and(|fd| fd < SLOTS)
+    usize::try_from(fd).is_ok_and(|fd| fd < SLOTS) && is_this_process()
 }
 
 /// A descriptor that is not a lazy socket is in an epoll set from now on.
 pub(crate) fn watched(fd: c_int) {
-    remember_process();
     WATCHED.set(fd, true);
 }
 
 /// A descriptor is a lazy socket from now on.
 pub(crate) fn put(fd: c_int, lazy: Arc<Lazy>) {
-    remember_process();
     let Some(place) = TABLE.get(fd as usize).filter(|_| is_this_process()) else { return };
     place.store(Some(lazy));
     LAZY.set(fd, true);
@@ -264,4 +264,56 @@ pub(crate) fn around_own(first: u32, last: u32, close: impl Fn(u32, u32) -> c_in
 /// All descriptors of this range are not what they were any more.
 pub(crate) fn forget_range(first: u32, last: u32) {
     (first..=last.min(SLOTS as u32 - 1)).for_each(|fd| forget(fd as c_int));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// How a child ends that forks after `delay`, while another of its threads has the library see its first descriptor.
+    fn end_of_child(delay: Duration) -> c_int {
+        let mut status = 0;
+        // SAFETY: the child, and its child, end here, by the call or by the alarm.
+        unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                libc::alarm(10);
+                let (there, begin) = (AtomicBool::new(false), AtomicBool::new(false));
+                std::thread::scope(|scope| {
+                    scope.spawn(|| {
+                        there.store(true, Ordering::Release);
+                        while !begin.load(Ordering::Acquire) {
+                            std::hint::spin_loop();
+                        }
+                        let from = Instant::now();
+                        while from.elapsed() < delay {}
+                        watched(7);
+                    });
+                    while !there.load(Ordering::Acquire) {
+                        std::hint::spin_loop();
+                    }
+                    begin.store(true, Ordering::Release);
+                    let child = libc::fork();
+                    if child == 0 {
+                        libc::alarm(2);
+                        watched(7);
+                        libc::_exit(c_int::from(!is_this_process()));
+                    }
+                    libc::waitpid(child, &raw mut status, 0);
+                });
+                libc::_exit(c_int::from(status != 0));
+            }
+            libc::waitpid(child, &raw mut status, 0);
+        }
+        status
+    }
+
+    #[test]
+    fn a_child_of_fork_waits_for_no_thread_of_its_parent() {
+        let mut delays = (0..600).map(|each| Duration::from_nanos(each * 500));
+        assert_eq!(delays.find(|delay| end_of_child(*delay) != 0), None);
+    }
 }
