@@ -99,16 +99,20 @@ unsafe fn with_rings(
     if rings.is_empty() {
         return wait(fds, count);
     }
-    let mut all: Vec<pollfd> = asked.to_vec();
+    // The kernel allows no more places than descriptors, and an empty one counts (do_sys_poll()).
+    let is_empty = |one: &pollfd| one.fd < 0;
+    let mut all: Vec<pollfd> = asked.iter().filter(|one| !is_empty(one)).copied().collect();
     all.extend(rings.iter().map(|(_, ring)| *ring));
     let result = wait(all.as_mut_ptr(), all.len() as nfds_t);
     if result < 0 {
         return result;
     }
-    for (one, answered) in asked.iter_mut().zip(&all) {
-        one.revents = answered.revents;
+    let mut answers = all.iter();
+    for one in asked.iter_mut() {
+        let answered = if is_empty(one) { None } else { answers.next() };
+        one.revents = answered.map_or(0, |answered| answered.revents);
     }
-    for ((at, _), answered) in rings.iter().zip(&all[count as usize..]) {
+    for ((at, _), answered) in rings.iter().zip(answers) {
         if answered.revents & libc::POLLIN != 0 {
             asked[*at].revents |= asked[*at].events & READABLE;
         }

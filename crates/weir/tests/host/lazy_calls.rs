@@ -248,6 +248,30 @@ for length in (10,3000):
     assert_printed(script, "True\nTrue 10\nTrue 3000\n");
 }
 
+/// Some programs give poll(2) as many places as they may have descriptors, most of them empty.
+#[test]
+fn poll_sees_a_socket_among_as_many_places_as_there_may_be() {
+    let script = r"
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE,(600,600))
+libc=ctypes.CDLL(None,use_errno=True)
+class Place(ctypes.Structure): _fields_=[('fd',ctypes.c_int),('events',ctypes.c_short),('revents',ctypes.c_short)]
+def poll(fds):
+    places=(Place*600)(*[Place(fd,1,7) for fd in fds])
+    result=libc.poll(places,600,0)
+    return result,os.strerror(ctypes.get_errno()) if result<0 else [place.revents for place in places if place.revents]
+empty=[-1]*599
+for length in (0,10,3000):
+    if length: send(length)
+    print(poll(empty+[s.fileno()]),poll([s.fileno()]+empty))
+    if length: print(len(s.recv(9999)))
+";
+    assert_printed(
+        &format!("{MESSAGES}{script}"),
+        "(0, []) (0, [])\n(1, [1]) (1, [1])\n10\n(1, [1]) (1, [1])\n3000\n",
+    );
+}
+
 #[test]
 fn a_ring_whose_number_is_taken_gives_way() {
     let script = r"
