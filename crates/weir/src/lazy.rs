@@ -45,6 +45,10 @@ const RINGS_PER_USER: usize = 1024;
 const USERS_SHARES: u64 = 4;
 /// A program asks at once; one that does not is no program of ours. A clerk answers at once, too.
 const ASK_WITHIN: Duration = Duration::from_secs(5);
+/// Clerks at once of users other than root, and of any that are started before others are served and the rules looked at:
+/// whoever has a range of user identifiers has them all ask at once.
+const CLERKS_MAX: usize = 64;
+const STARTS_AT_ONCE: usize = 4;
 /// How often firewall rules are looked for at most while there are lazy sockets: they would be bypassed so long.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 const UNSAFE_RINGS: &str = "on this kernel a ring's reader can overwrite the kernel's memory (CVE-2024-41009), so only \
@@ -191,6 +195,7 @@ impl Drop for Server {
 impl Server {
     fn run(mut self, ended: &PipeReader) {
         self.publish();
+        let mut starts = false;
         loop {
             let all: usize = self.users.values().map(|user| user.connections).sum();
             // More than can be told that there are too many.
@@ -206,6 +211,7 @@ impl Server {
             let (uids, clerks): (Vec<u32>, Vec<_>) = clerks.unzip();
             fds.extend(clerks.into_iter().map(|fd| (fd, PollFlags::IN)));
             let timeout = match self.rings.is_empty() {
+                _ if starts => Duration::ZERO,
                 true => LOOK_EVERY,
                 false => self.look_at.saturating_duration_since(Instant::now()).min(LOOK_EVERY),
             };
@@ -234,6 +240,7 @@ impl Server {
                 self.accept();
             }
             self.sweep();
+            starts = self.start_clerks();
             if !self.rings.is_empty() && Instant::now() >= self.look_at {
                 self.look();
             }
@@ -283,10 +290,40 @@ impl Server {
 
     /// Whatever its connection has is its user's clerk's business.
     fn have_served(&mut self, client: Client) {
-        let user = self.users.entry(client.uid()).or_default();
-        if let Err(error) = user.clerk.serve(client) {
-            lock(&self.shared).news.push(format!("no lazy socket was made: {error}"));
+        self.users.entry(client.uid()).or_default().clerk.serve(client);
+    }
+
+    /// Starts clerks, root's first, then that of who has waited longest; whether there are more to be started at once.
+    fn start_clerks(&mut self) -> bool {
+        let users = self.users.iter_mut();
+        let waiting =
+            users.filter_map(|(uid, user)| Some((*uid != 0, user.clerk.waits_since()?, *uid)));
+        let mut waiting: Vec<_> = waiting.collect();
+        waiting.sort_unstable();
+        for (at, (is_other, _, uid)) in waiting.into_iter().enumerate() {
+            if at == STARTS_AT_ONCE {
+                return true;
+            }
+            if is_other && !self.has_room_for_clerk() {
+                return false;
+            }
+            // If it fails, it is tried again.
+            if let Err(error) = self.users.entry(uid).or_default().clerk.start() {
+                lock(&self.shared).news.push(format!("no lazy socket was made: {error}"));
+                return false;
+            }
         }
+        false
+    }
+
+    /// Where there are as many as there may be, one that has nothing to do makes room.
+    fn has_room_for_clerk(&mut self) -> bool {
+        let clerks = self.users.values().filter(|user| user.clerk.fd().is_some());
+        if clerks.count() < CLERKS_MAX {
+            return true;
+        }
+        let idle = self.users.values_mut().find(|user| user.clerk.is_idle());
+        idle.map(|user| user.clerk.end()).is_some()
     }
 
     /// A clerk has served somebody, or ended.

@@ -96,7 +96,12 @@ impl<T> Clerk<T> {
         self.process.is_none() && self.ending.is_empty() && self.queue.is_empty()
     }
 
-    fn end(&mut self) {
+    /// Whether it has a process that has nothing to do.
+    pub(super) fn is_idle(&self) -> bool {
+        self.process.is_some() && self.queue.is_empty()
+    }
+
+    pub(super) fn end(&mut self) {
         self.since = Instant::now();
         if let Some(Process { mut child, .. }) = self.process.take() {
             let _ = child.kill();
@@ -110,34 +115,34 @@ impl<T> Clerk<T> {
 }
 
 impl<T: AsFd> Clerk<T> {
-    /// # Errors
-    /// If no process can be started: it is tried again.
-    pub(super) fn serve(&mut self, one: T) -> std::io::Result<()> {
+    /// Has it served, by a process that may yet have to be [started](Clerk::start).
+    pub(super) fn serve(&mut self, one: T) {
         self.queue.push_back(one);
-        if self.queue.len() == 1 { self.begin() } else { Ok(()) }
+        if self.queue.len() == 1 {
+            self.begin();
+        }
     }
 
     /// It has one connection at a time, so that there is always room for it.
-    fn begin(&mut self) -> std::io::Result<()> {
+    fn begin(&mut self) {
         self.since = Instant::now();
-        let Some(first) = self.queue.front() else { return Ok(()) };
-        let sent = match &self.process {
-            Some(process) => send(&process.socket, &[0], &[first.as_fd()], SendFlags::DONTWAIT),
-            None => return self.start(),
-        };
-        if sent.is_err() {
+        let (Some(first), Some(process)) = (self.queue.front(), &self.process) else { return };
+        if send(&process.socket, &[0], &[first.as_fd()], SendFlags::DONTWAIT).is_err() {
             self.end();
         }
-        Ok(())
     }
 
-    fn start(&mut self) -> std::io::Result<()> {
+    /// Since when it has had somebody to serve, and no process; none while the last has not ended.
+    pub(super) fn waits_since(&mut self) -> Option<Instant> {
         self.reap();
-        if !self.ending.is_empty() {
-            return Ok(());
-        }
+        let waits = self.process.is_none() && self.ending.is_empty() && !self.queue.is_empty();
+        waits.then_some(self.since)
+    }
+
+    pub(super) fn start(&mut self) -> std::io::Result<()> {
         self.process = Some(Process::start()?);
-        self.begin()
+        self.begin();
+        Ok(())
     }
 
     /// The first, and what it has said; nothing more waits at its connection, nor ever will.
@@ -151,15 +156,14 @@ impl<T: AsFd> Clerk<T> {
         };
         let served = said.and_then(|said| Some((self.queue.pop_front()?, said)));
         if served.is_some() {
-            // It has been started.
-            let _ = self.begin();
+            self.begin();
         } else {
             self.end();
         }
         served
     }
 
-    /// From time to time: ends it if it has nothing to do or is stuck, and starts it again if there is something.
+    /// From time to time: ends it if it has nothing to do or is stuck.
     pub(super) fn tend(&mut self) {
         self.reap();
         let waited = self.since.elapsed();
@@ -167,8 +171,6 @@ impl<T: AsFd> Clerk<T> {
             (true, true) if waited > LOOK_EVERY => self.end(),
             // What it waits for is gone with it, so the next gets further.
             (true, false) if waited > ASK_WITHIN => self.end(),
-            // If it fails, it is tried again.
-            (false, false) if waited > LOOK_EVERY => drop(self.begin()),
             _ => {}
         }
     }

@@ -201,17 +201,41 @@ fn a_descriptor_that_cannot_be_closed_delays_nobody_else() {
     drop(far);
 }
 
-fn kill_clerks(daemon: &Daemon) {
+/// Those that have not ended.
+fn clerks(daemon: &Daemon) -> Vec<Pid> {
     let parent = format!("PPid:\t{}\n", daemon.pid().as_raw_nonzero());
     let processes = std::fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap());
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let clerks = pids.filter(|pid| {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        status.starts_with("Name:\tweir-lazy-clerk\n") && status.contains(&parent)
+        let is_clerk = status.starts_with("Name:\tweir-lazy-clerk\n") && status.contains(&parent);
+        is_clerk && !status.contains("State:\tZ")
     });
-    let clerks: Vec<Pid> = clerks.map(|pid| Pid::from_raw(pid).unwrap()).collect();
+    clerks.map(|pid| Pid::from_raw(pid).unwrap()).collect()
+}
+
+fn kill_clerks(daemon: &Daemon) {
+    let clerks = clerks(daemon);
     assert!(!clerks.is_empty());
     clerks.into_iter().for_each(|clerk| kill_process(clerk, Signal::KILL).unwrap());
+}
+
+/// Whoever has a range of user identifiers is as many users as he likes.
+#[test]
+fn many_users_at_once_have_few_processes() {
+    let network = Network::ipv4_only();
+    have_many_descriptors();
+    let daemon = Daemon::start(&network, &["--lazy", "--lazy-group", "65534"]);
+    let path = path(&network);
+    let clients: Vec<OwnedFd> =
+        (10_000..10_200).map(|uid| as_user(&network, uid, || open(&path))).collect();
+    let udp = network.near.run(|| UdpSocket::bind("198.18.0.1:0").unwrap()).unwrap();
+    let request = Request { ring_bytes: MIB }.encode();
+    assert!(clients.iter().all(|client| send(client, &request, &[udp.as_fd()])));
+    assert!(clients.iter().all(|client| answer(client).is_some()));
+    let clerks = clerks(&daemon).len();
+    assert!(clerks <= 65, "{clerks}");
+    assert_others_are_served(&network, &daemon, "crowd of users");
 }
 
 #[test]
