@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::common::*;
@@ -210,6 +211,41 @@ fn metrics_are_those_of_the_status() {
     let distinct: std::collections::HashSet<&str> = samples.iter().copied().collect();
     assert_eq!(distinct.len(), samples.len());
     daemon.interrupt();
+}
+
+/// The node exporter's user may have a hand in the directory that its textfile collector reads; root's timer writes there.
+#[test]
+fn the_textfile_replaces_no_file_that_a_link_in_its_directory_names() {
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
+    let docs = std::fs::read_to_string(docs).unwrap();
+    let command = docs.lines().find(|line| line.contains("F=DIR/weir.prom")).unwrap();
+    let network = Network::new();
+    let scratch = killed::temp_dir();
+    let path = |name: &str| scratch.path().join(name);
+    let directories = ["collected", "roots"].map(path);
+    directories.iter().for_each(|each| std::fs::create_dir(each).unwrap());
+    std::fs::write(path("roots/file"), "root's").unwrap();
+    let [collected, _] = &directories;
+    let found = format!(
+        "{}:{}",
+        Path::new(WEIR).parent().unwrap().display(),
+        std::env::var("PATH").unwrap()
+    );
+    for (name, to) in
+        [("weir.prom.new", "roots/file"), ("weir.prom.new", "roots/none"), ("weir.prom", "roots")]
+    {
+        std::os::unix::fs::symlink(path(to), collected.join(name)).unwrap();
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &command.replace("DIR", collected.to_str().unwrap())]);
+        shell.env("PATH", &found);
+        assert!(network.near.run(|| shell.status()).unwrap().unwrap().success());
+        assert_eq!(std::fs::read_to_string(path("roots/file")).unwrap(), "root's", "{name}");
+        assert_eq!(std::fs::read_dir(path("roots")).unwrap().count(), 1, "{name}");
+        let file = collected.join("weir.prom");
+        assert!(std::fs::symlink_metadata(&file).unwrap().is_file(), "{name}");
+        assert!(std::fs::read_to_string(&file).unwrap().ends_with("# EOF\n"), "{name}");
+        std::fs::remove_file(file).unwrap();
+    }
 }
 
 #[test]
