@@ -12,7 +12,7 @@ use rustix::net::{
 };
 
 use crate::protocol::{
-    HEADER_BYTES, RING_BYTES_MAX, Reply, Request, TEXT_BYTES_MAX, receive, send, socket_path,
+    HEADER_BYTES, Peer, RING_BYTES_MAX, Reply, Request, TEXT_BYTES_MAX, receive, send, socket_path,
 };
 use crate::ring::Ring;
 use crate::sys;
@@ -66,9 +66,9 @@ pub(crate) fn attach(socket: BorrowedFd<'_>, ring_bytes: u64) -> Result<Attached
     let cookie = sys::netns_cookie(socket).map_err(failed("identify the network namespace"))?;
     let deadline = Instant::now() + ANSWER_TIMEOUT;
     let connection = connect(cookie, deadline)?;
-    let peer = sockopt::socket_peercred(&connection).map_err(failed("see who listens"))?;
-    if peer.uid.as_raw() != 0 {
-        return Err(Ordinary::Impostor(peer.uid.as_raw()));
+    let peer = Peer::of(&connection).map_err(failed("see who listens"))?;
+    if peer.uid != 0 {
+        return Err(Ordinary::Impostor(peer.uid));
     }
     // A ring that cannot be taken costs what has come to it: so whether it can is tried before.
     let bytes = usize::try_from(ring_bytes.min(RING_BYTES_MAX)).unwrap_or(usize::MAX);

@@ -39,6 +39,24 @@ pub fn is_socket_name(name: &str) -> bool {
     name.strip_prefix("lazy-").is_some_and(|rest| rest.ends_with(".sock"))
 }
 
+/// Who is at the other end of a connection, as of when it was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// The process; 0 is one that this PID namespace does not see.
+    pub pid: i32,
+    /// Its user.
+    pub uid: u32,
+}
+
+impl Peer {
+    /// # Errors
+    /// The kernel's answer.
+    pub fn of(connection: impl AsFd) -> rustix::io::Result<Self> {
+        let [pid, uid, _] = crate::sys::peer(connection.as_fd())?;
+        Ok(Self { pid: pid.cast_signed(), uid })
+    }
+}
+
 /// Room for more descriptors than any message has: a hostile one is then seen to have too many.
 const FDS_SPACE: usize = rustix::cmsg_space!(ScmRights(8));
 

@@ -1,4 +1,4 @@
-//! The system calls that rustix does not have.
+//! The system calls that rustix does not have, or not as they are needed.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -22,6 +22,14 @@ pub(crate) fn netns_cookie(socket: BorrowedFd<'_>) -> rustix::io::Result<u64> {
     let mut cookie = [0_u64];
     get(socket, SO_NETNS_COOKIE, &mut cookie)?;
     Ok(cookie[0])
+}
+
+/// Process, user and group of the other end of a Unix socket, as this process's namespaces number them. A process that
+/// has no number there is 0, which rustix takes for an error.
+pub(crate) fn peer(socket: BorrowedFd<'_>) -> rustix::io::Result<[u32; 3]> {
+    let mut credentials = [0; 3];
+    get(socket, libc::SO_PEERCRED, &mut credentials)?;
+    Ok(credentials)
 }
 
 /// Reads an option that is integers.

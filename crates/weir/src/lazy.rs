@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
-use rustix::net::{SendFlags, SocketFlags, UCred, accept_with, sockopt};
-use rustix::process::{Resource, Uid, getrlimit};
+use rustix::net::{SendFlags, SocketFlags, accept_with};
+use rustix::process::{Resource, getrlimit};
 use weir_bpf::abi;
 use weir_bpf::features::rings_are_safe;
 use weir_bpf::gate::QueueProbe;
@@ -26,7 +26,7 @@ use weir_bpf::sync::lock;
 use weir_bpf::sys::divert::{Filters, cgroup_programs};
 use weir_bpf::sys::link::Links;
 use weir_bpf::units::IfIndex;
-use weir_socket::protocol::{Reply, send};
+use weir_socket::protocol::{Peer, Reply, send};
 
 use crate::error::{Error, Result};
 use crate::host::name_of;
@@ -53,6 +53,9 @@ const STARTS_AT_ONCE: usize = 4;
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 const UNSAFE_RINGS: &str = "on this kernel a ring's reader can overwrite the kernel's memory (CVE-2024-41009), so only \
                             root gets one: Linux 6.10, and stable kernels since July 2024, have that cured";
+
+const OUTSIDE: &str = "weir is in a PID namespace of its own, and cannot see the program's control group; run weir in the \
+                       host's (`docker run --pid=host`)";
 
 /// What the thread and the daemon tell each other.
 #[derive(Default)]
@@ -123,7 +126,7 @@ struct Client {
     /// What waits at a connection may block whoever closes it, unless that is a process that ends (`inet_release()`). So
     /// one that no clerk has drained stays open until then.
     connection: ManuallyDrop<OwnedFd>,
-    who: UCred,
+    who: Peer,
     since: Instant,
     /// Why it gets no ring, whatever it asks.
     refusal: Option<String>,
@@ -138,7 +141,7 @@ impl AsFd for Client {
 
 impl Client {
     fn uid(&self) -> u32 {
-        self.who.uid.as_raw()
+        self.who.uid
     }
 
     fn is_late(&self) -> bool {
@@ -254,15 +257,15 @@ impl Server {
         for _ in 0..BACKLOG {
             let Ok(connection) = accept_with(self.listener, flags) else { break };
             let connection = ManuallyDrop::new(connection);
-            let Ok(who) = sockopt::socket_peercred(&*connection) else { continue };
+            let Ok(who) = Peer::of(&*connection) else { continue };
             let kept: usize = self.users.values().map(|user| user.kept.len()).sum();
-            let user = self.users.entry(who.uid.as_raw()).or_default();
+            let user = self.users.entry(who.uid).or_default();
             user.connections += 1;
             let own = user.connections + user.kept.len();
-            let refusal = if !self.rings_are_safe && !who.uid.is_root() {
+            let refusal = if !self.rings_are_safe && who.uid != 0 {
                 Some(UNSAFE_RINGS.to_owned())
-            } else if own > RINGS_PER_USER && !who.uid.is_root() {
-                Some(format!("uid {} has {RINGS_PER_USER} already; close some", who.uid.as_raw()))
+            } else if own > RINGS_PER_USER && who.uid != 0 {
+                Some(format!("uid {} has {RINGS_PER_USER} already; close some", who.uid))
             } else if self.clients.len() + kept >= self.clients_max {
                 Some(format!(
                     "there are {} already; a higher limit of open files (LimitNOFILE=) lets weir \
@@ -355,7 +358,7 @@ impl Server {
 
     fn register(
         &mut self,
-        who: UCred,
+        who: Peer,
         socket: LazySocket,
         bytes: u64,
     ) -> std::result::Result<(Ring, OwnedFd), String> {
@@ -368,23 +371,26 @@ impl Server {
         }
         // Else whoever asks in a loop would have them read in a loop. So a new ring may get past a rule as long as one
         // that is there; root's may not.
-        let is_due = who.uid.is_root() || Instant::now() >= self.look_at;
+        let is_due = who.uid == 0 || Instant::now() >= self.look_at;
         let found = if is_due { self.look() } else { self.found.clone() };
         if let Some(why) = found {
             return Err(why);
         }
-        if let Some(why) = cgroup_programs(who.pid.as_raw_nonzero().get()) {
+        if who.pid == 0 {
+            return Err(OUTSIDE.into());
+        }
+        if let Some(why) = cgroup_programs(who.pid) {
             return Err(why);
         }
         let size = u32::try_from(bytes).map_err(|error| error.to_string())?;
         let (fd, id) = self.rings.add(socket, size).map_err(|error| error.to_string())?;
-        self.users.entry(who.uid.as_raw()).or_default().bytes += bytes;
+        self.users.entry(who.uid).or_default().bytes += bytes;
         Ok((Ring { socket, id, bytes }, fd))
     }
 
     /// Why a user gets no ring of so many bytes more.
-    fn over_quota(&self, uid: Uid, bytes: u64) -> Option<String> {
-        if uid.is_root() {
+    fn over_quota(&self, uid: u32, bytes: u64) -> Option<String> {
+        if uid == 0 {
             return None;
         }
         let over = |whose: &str, users: &[&User], most: u64| {
@@ -407,7 +413,6 @@ impl Server {
                 )
             })
         };
-        let uid = uid.as_raw();
         let own: Vec<&User> = self.users.get(&uid).into_iter().collect();
         let all: Vec<&User> =
             self.users.iter().filter(|(uid, _)| **uid != 0).map(|(_, user)| user).collect();

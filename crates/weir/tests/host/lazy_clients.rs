@@ -1,14 +1,14 @@
 //! Programs that ask for lazy sockets, and mean no good: they hurt nobody but themselves.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::common::lazy::{LAZY, lazy_socket};
+use crate::common::lazy::{LAZY, lazy_socket, preloaded};
 use crate::common::*;
 use rustix::fs::{Gid, Uid};
 use rustix::net::{
@@ -339,6 +339,48 @@ fn the_end_of_many_rings_delays_nobody_else() {
 
 fn descriptors(daemon: &Daemon) -> usize {
     std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap().count()
+}
+
+/// As of a container: whoever is outside has no number there.
+#[test]
+fn a_program_that_the_daemons_pid_namespace_does_not_see_is_told_so_and_leaves_nothing_open() {
+    let network = Network::ipv4_only();
+    let mut command = Command::new("unshare");
+    let run =
+        ["--pid", "--fork", "--kill-child", "--mount-proc", WEIR, "run", NEAR, "--quiet", "--lazy"];
+    command.args(run).stderr(Stdio::null());
+    let _unshare = network.near.run(|| Owned::start(&mut command)).unwrap();
+    wait_until("it protects", || !network.status()["interfaces"][0].is_null());
+    let daemon = pid(&network.interface_status()["pid"]);
+    let path = path(&network);
+    let descriptors =
+        || std::fs::read_dir(format!("/proc/{}/fd", daemon.as_raw_nonzero())).unwrap().count();
+    let before = descriptors();
+    for _ in 0..30 {
+        let why = network.near.run(|| ask(&path, MIB).unwrap_err()).unwrap();
+        assert!(why.contains("is in a PID namespace of its own"), "{why}");
+    }
+    wait_until("all is closed", || descriptors() <= before + 3);
+    kill_process(daemon, Signal::TERM).unwrap();
+    wait_until("everything is put back", || network.is_untouched());
+}
+
+#[test]
+fn a_program_that_does_not_see_the_daemons_pid_namespace_has_a_lazy_socket() {
+    let network = Network::ipv4_only();
+    let daemon = Daemon::start(&network, &["--lazy"]);
+    let script = "import socket\ns=socket.socket(2,2);s.bind(('198.18.0.1',9995));print('bound',flush=True)\n\
+        print(s.recv(9).decode())\n";
+    let arguments = ["--pid", "--fork", "--kill-child", "timeout", "30", "python3", "-c", script];
+    let mut python = preloaded(&network, "unshare", &arguments);
+    let mut lines = BufReader::new(python.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().unwrap(), "bound");
+    network.far_socket("198.18.0.2:0").send_to(b"here", LAZY).unwrap();
+    assert_eq!(lines.next().unwrap(), "here");
+    let output = python.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+    wait_until("it came by the ring", || network.count("lazy") == 1);
+    daemon.interrupt();
 }
 
 /// Whatever is sent, with whatever descriptors: it is answered, or the connection ends, and nothing stays open.
