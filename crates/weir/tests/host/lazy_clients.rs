@@ -389,6 +389,8 @@ fn any_bytes_and_descriptors_are_survived() {
     let network = Network::ipv4_only();
     let daemon = Daemon::start(&network, &["--lazy", "--lazy-group", "65534"]);
     let path = path(&network);
+    // The daemon opens some files when it first looks at the rules.
+    assert_others_are_served(&network, &daemon, "first");
     let before = descriptors(&daemon);
     let mut random = fastrand::Rng::with_seed(18);
     let (null, (read, write)) = (File::open("/dev/null").unwrap(), rustix::pipe::pipe().unwrap());
