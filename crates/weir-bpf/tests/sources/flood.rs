@@ -27,10 +27,10 @@ const RECEIVE_BUFFER_BYTES: usize = 425_984;
 const TICK: Duration = Duration::from_millis(1);
 /// Packets per second that are read.
 pub const READ: f64 = 6500.0;
-/// An era is over several times in this.
-const SETTLE: Duration = Duration::from_millis(1500);
-/// How long it is then looked at.
-pub const TIME: Duration = Duration::from_secs(2);
+/// Until it is looked at, and how long: several eras (bpf/sources.h).
+pub const TIME: Duration = Duration::from_secs(1);
+/// Of a slow reader the first era.
+const ERA_PACKETS: f64 = 2048.0;
 
 /// Who sends how much, and what is read, in packets per second.
 #[derive(Clone, Copy, Debug)]
@@ -205,9 +205,10 @@ impl Bench {
             scope.spawn(|| reader.run(&socket, load.read));
             let body = || {
                 self.generator.start();
-                std::thread::sleep(SETTLE);
+                let time = TIME.max(Duration::from_secs_f64(ERA_PACKETS / load.read));
+                std::thread::sleep(time);
                 let before = so_far();
-                std::thread::sleep(TIME);
+                std::thread::sleep(time);
                 so_far().since(before)
             };
             let outcome = self.generator.run_while(&self.network.far, Some(elsewhere), body);
