@@ -48,6 +48,9 @@ pub struct Wish {
     /// Length of each measured window, 0.05 to 3600 seconds [default: the experiment's].
     #[arg(long = "seconds", value_name = "SECONDS", value_parser = parse_seconds)]
     pub window: Option<Duration>,
+    /// No time before the windows, for tests of the lab that look at no figure.
+    #[arg(long, hide = true)]
+    pub no_warm_up: bool,
     /// Trials per point, 1 to 1000 [default: the experiment's; of `ab` 10].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: Option<u32>,
@@ -150,6 +153,7 @@ impl<'a> Plan<'a> {
             return Err(Error::refused(problem, "leave them, or the experiment, out"));
         }
         let Times { warm_up, window, repeats } = experiment.times.of(quick);
+        let warm_up = if wish.no_warm_up { Duration::ZERO } else { warm_up };
         let window = wish.window.unwrap_or(window);
         let times = Times { warm_up, window, repeats: wish.repeats.unwrap_or(repeats) };
         let plan = Self {

@@ -235,10 +235,10 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// How long it is under way before its window, of an experiment's usual time.
+    /// How long it is under way before its window, of an experiment's usual time; not at all, if that is none.
     pub fn warm_up(&self, usual: Duration) -> Duration {
-        let is_flooded = self.flows.iter().any(|flow| !flow.light);
-        if is_flooded { usual.max(self.settle) } else { usual }
+        let settles = !usual.is_zero() && self.flows.iter().any(|flow| !flow.light);
+        if settles { usual.max(self.settle) } else { usual }
     }
 
     /// How long its window is: a program's runs are of whole seconds.

@@ -22,9 +22,9 @@ use weir_lab::metric::{self, Unit, m};
 use weir_lab::run::{Load, Run, SCHEMA, Trial};
 
 /// Ends within a second or two.
-const TINY: [&str; 8] = [
-    "--quick", "--rates=50k", "--seconds=0.05", "--repeats=1", "--cases", "recv", "--json",
-    "--arms",
+const TINY: [&str; 9] = [
+    "--quick", "--no-warm-up", "--rates=50k", "--seconds=0.05", "--repeats=1", "--cases", "recv",
+    "--json", "--arms",
 ];
 
 /// Runs a `weir lab` command that makes no namespace.
@@ -162,7 +162,9 @@ fn every_experiment_is_sound() {
         let mut arms = experiment.arms.split(',').filter(is_quick);
         let baseline = arms.find(|arm| *arm != experiment.main).unwrap();
         let arms = format!("--arms={baseline},{}", experiment.main);
-        let mut options = vec!["--quick", "--seconds=0.05", "--repeats=1", "--json", &arms];
+        let mut options =
+            ["--quick", "--no-warm-up", "--seconds=0.05", "--repeats=1", "--json"].to_vec();
+        options.push(&arms);
         // Of a series of rates the last, at which every book has most to balance.
         let mut loads = experiment.loads.rsplit(',').filter(is_quick);
         let heaviest = loads.next().filter(|_| loads.count() > 1);
@@ -207,7 +209,7 @@ fn a_run_that_is_stopped_removes_everything_and_goes_on_later() {
     let dir = out.path().to_str().unwrap();
     let options =
         ["--repeats=8", "--seconds=0.05", "--quick", "--json", "--rates=50k", "--cases=recv"];
-    let options = [&options[..], &["--arms=threaded,weir", "--out", dir]].concat();
+    let options = [&options[..], &["--no-warm-up", "--arms=threaded,weir", "--out", dir]].concat();
     let mut lab_run = Lab::start(&options);
     lab_run.wait_for_trials(3);
     let partial = out.path().join("udp-overload.partial");
@@ -240,9 +242,9 @@ fn of_several_experiments_those_that_were_measured_are_not_measured_again() {
     let out = killed::temp_dir();
     let dir = out.path().to_str().unwrap();
     let options = ["burst-latency", "--cases=recv,short", "--repeats=1", "--seconds=0.05"];
-    let arms = ["threaded", "batch", "stock", "weir"];
+    let arms = ["threaded", "stock", "weir"];
     let arms_option = format!("--arms={}", arms.join(","));
-    let more = ["--quick", "--rates=50k", &arms_option, "--out", dir];
+    let more = ["--quick", "--no-warm-up", "--rates=50k", &arms_option, "--out", dir];
     let options = [&options[..], &more].concat();
     let [first, second] = ["udp-overload", "burst-latency"].map(|name| out.path().join(name));
     let partials = [&first, &second].map(|path| path.with_extension("partial"));
@@ -364,8 +366,8 @@ fn two_settings_are_compared_pair_by_pair() {
     let out = killed::temp_dir();
     let dir = out.path().to_str().unwrap();
     let options = ["ab", "--a", "weir", "--b", "weir --nice 0", "udp-overload", "--quick"];
-    let points = ["--cases=recv", "--rates=50k", "--seconds=0.05", "--repeats=3", "--out", dir];
-    let told = success(&lab(&[&options[..], &points].concat()));
+    let points = ["--cases=recv", "--rates=50k", "--seconds=0.05", "--repeats=3", "--no-warm-up"];
+    let told = success(&lab(&[&options[..], &points, &["--out", dir]].concat()));
     assert!(told.trim_end().lines().last().unwrap().starts_with("ab: "), "{told}");
     assert!(told.contains("too few pairs"), "{told}");
     let run = Run::read(&out.path().join("ab-udp-overload.json")).unwrap();

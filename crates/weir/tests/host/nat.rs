@@ -206,7 +206,7 @@ fn a_connection_stays_its_clients_after_the_rule_has_gone() {
 /// Prints it. It costs something beside NAT, and nothing without: there nobody is asked.
 #[test]
 fn what_a_look_up_before_a_discard_costs() {
-    const RUNS: usize = 101;
+    const RUNS: usize = 41;
     const PACKETS: u32 = 2000;
     const XDP_DROP: u32 = 1;
     let network = Network::ipv4_only();
