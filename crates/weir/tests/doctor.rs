@@ -12,7 +12,6 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::router::sh;
 use common::*;
 use rustix::net::sockopt;
 use rustix::process::Signal;

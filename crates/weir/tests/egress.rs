@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv6Addr, UdpSocket};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::router::{BEHIND, BEHIND_OUT, OUT, Router, discarded, run_in, sh, statistic};
+use common::router::{BEHIND, BEHIND_OUT, OUT, Router, discarded, statistic};
 use common::*;
 use etherparse::{IpDscp, IpHeaders, Ipv4Header, Ipv6FlowLabel, Ipv6Header, PacketBuilder};
 use rustix::net::{AddressFamily, RecvFlags, SocketType, ipproto, recv, socket, sockopt};

@@ -14,9 +14,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::path::{self, Path};
-use common::router::{run_in as sh, tag_what_leaves};
+use common::router::tag_what_leaves;
 use common::screen::Screen;
-use common::{ConfigFile, Owned, WEIR, wait, wait_until};
+use common::{ConfigFile, Owned, WEIR, run_in as sh, wait, wait_until};
 use serde_json::Value;
 use sorts::{CLIENT4, SERVER4, outcome, packets};
 use weir_bpf::counters::CountersReader;

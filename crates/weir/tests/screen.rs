@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use common::router::{BEHIND, BEHIND_OUT, OUT, Router, discarded, sh, statistic};
+use common::router::{BEHIND, BEHIND_OUT, OUT, Router, discarded, statistic};
 use common::*;
 use nfq::{Queue, Verdict};
 use rustix::net::sockopt;

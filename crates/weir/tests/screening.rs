@@ -12,9 +12,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use common::path::{Path, SERVER, SERVER6, arrives};
-use common::router::{run_in as sh, tag_what_leaves};
+use common::router::tag_what_leaves;
 use common::screen::Screen;
-use common::{ConfigFile, Owned, PATIENCE, WEIR, fields, wait_until};
+use common::{ConfigFile, Owned, PATIENCE, WEIR, fields, run_in as sh, wait_until};
 use nix::sys::socket::{setsockopt, sockopt};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{

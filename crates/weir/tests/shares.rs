@@ -178,16 +178,12 @@ fn a_listener_is_answered_for_by_cookie_while_nothing_forbids_it() {
         std::thread::sleep(2 * ONE_TRY);
         assert_eq!(grown(LONG), 0);
     };
-    let nft = |line: &[&str]| {
-        let run = || Command::new("nft").args(line).status().unwrap().success();
-        assert!(host.network.near.run(run).unwrap());
-    };
     let flood = host.tcp_flow(Transport::TcpSyn, LISTENER_PORT, FLOOD_PPS);
     host.while_sent(&[flood], || {
         answers();
-        nft(&[RULE]);
+        sh(&host.network, &format!("nft '{RULE}'"));
         rests("table ip t, chain c has rules");
-        nft(&["delete", "table", "ip", "t"]);
+        sh(&host.network, "nft delete table ip t");
         answers();
         for (text, because) in [
             ("syn_cookies = false\n", "syn_cookies is false"),

@@ -11,7 +11,6 @@ use std::process::{Command, Stdio};
 use common::*;
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
-use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sysfs::NetSysfs;
 
 const SOFTIRQ: [&str; 2] = ["--napi", "softirq"];
@@ -45,10 +44,7 @@ fn it_is_chosen_and_limited() {
 #[test]
 fn it_is_where_the_kernel_names_no_thread() {
     let network = Network::new();
-    let ip = |line: &str| {
-        let run = || Command::new("ip").args(line.split(' ')).status().unwrap();
-        assert!(network.near.run(run).unwrap().success(), "{line}");
-    };
+    let ip = |line: &str| sh(&network, &format!("ip {line}"));
     let threaded = || network.threaded_on("tunnel");
     let tunnel = || {
         let status = network.status()["interfaces"].as_array().unwrap().clone();
@@ -78,10 +74,7 @@ fn it_is_where_the_kernel_names_no_thread() {
 #[test]
 fn it_is_where_there_are_more_threads_than_can_be_governed() {
     let network = Network::ipv4_only();
-    let sh = |line: &str| {
-        let run = || Command::new("sh").args(["-ec", line]).status().unwrap();
-        assert!(network.near.run(run).unwrap().success(), "{line}");
-    };
+    let sh = |line: &str| sh(&network, line);
     let queues = "numrxqueues 65 numtxqueues 65";
     sh(&format!(
         "ip link add many {queues} type veth peer name other {queues}
@@ -117,8 +110,7 @@ fn what_somebody_sets_stays() {
         let write = || NetSysfs::open().unwrap().write(NEAR, "threaded", value);
         network.near.run(write).unwrap().unwrap();
         let change = "ip address add 198.18.0.9/32 dev near; ip address del 198.18.0.9/32 dev near";
-        let change = || Command::new("sh").args(["-ec", change]).status().unwrap();
-        assert!(network.near.run(change).unwrap().success());
+        sh(&network, change);
     };
     let check = || String::from_utf8(network.weir(&["status", "--check"]).stdout).unwrap();
     for (options, old, left) in
@@ -333,12 +325,8 @@ fn threads_poll_as_long_as_they_are_needed() {
 #[test]
 fn it_is_where_a_veths_threads_get_no_packets() {
     let network = Network::new();
-    let ethtool = |netns: &NetNs, line: &str| {
-        let run = || Command::new("sh").args(["-ec", line]).status().unwrap();
-        assert!(netns.run(run).unwrap().success(), "{line}");
-    };
-    ethtool(&network.near, "ethtool -K near gro on");
-    ethtool(&network.far, "ethtool -K far tso on");
+    sh(&network, "ethtool -K near gro on");
+    run_in(&network.far, "ethtool -K far tso on");
     let daemon = Daemon::start(&network, &["--attach", "tc"]);
     assert_eq!(network.interface_status()["not_threaded"], Value::Null);
     let far = network.far_socket("198.18.0.2:0");
@@ -351,9 +339,9 @@ fn it_is_where_a_veths_threads_get_no_packets() {
     after_packets("it is seen that they get none", "TSO");
     assert!(is(&limit(&network)["input_share"], 0.5));
     // Whatever else changes.
-    ethtool(&network.near, "ip addr add 198.18.0.9/32 dev near");
+    sh(&network, "ip addr add 198.18.0.9/32 dev near");
     after_packets("they get none then", "TSO");
-    ethtool(&network.far, "ethtool -K far tso off");
+    run_in(&network.far, "ethtool -K far tso off");
     after_packets("it is seen that they poll", "threads");
     assert_eq!(limit(&network), Value::Null);
     assert_eq!(daemon.interrupt().matches("peer has TSO").count(), 1);

@@ -610,6 +610,18 @@ pub fn drain(socket: &UdpSocket) -> u64 {
     count
 }
 
+/// What the script prints that the near end runs.
+pub fn sh(network: &Network, script: &str) -> String {
+    run_in(&network.near, script)
+}
+
+pub fn run_in(netns: &NetNs, script: &str) -> String {
+    let run = || Command::new("sh").args(["-e", "-c", script]).output().unwrap();
+    let output = netns.run(run).unwrap();
+    assert!(output.status.success(), "{script}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
 /// A process by number.
 pub fn pid(number: &Value) -> Pid {
     Pid::from_raw(number.as_i64().unwrap().try_into().unwrap()).unwrap()

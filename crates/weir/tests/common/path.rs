@@ -11,8 +11,7 @@ use weir_bpf::sys::ethtool;
 use weir_bpf::sys::ipv6::quiet_ipv6;
 use weir_bpf::sys::netns::NetNs;
 
-use super::router::run_in;
-use super::{PATIENCE, WEIR, reset, start_what_stays};
+use super::{PATIENCE, WEIR, reset, run_in, start_what_stays};
 
 pub const SERVER: &str = "198.19.0.2";
 pub const SERVER6: &str = "2001:2:0:1::2";

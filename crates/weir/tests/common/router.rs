@@ -1,7 +1,6 @@
 //! A router: the near end forwards to a host behind [`NEAR2`], and to one behind a third pair.
 
 use std::os::fd::AsFd;
-use std::process::Command;
 
 use weir_bpf::counters::CountersReader;
 use weir_bpf::sys::link::Links;
@@ -11,25 +10,13 @@ use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::traffic::FlowSpec;
 use weir_bpf::verdict::Reason;
 
-use super::{Cpus, Daemon, NEAR, NEAR2, Network};
+use super::{Cpus, Daemon, NEAR, NEAR2, Network, run_in, sh};
 
 /// The second egress, and a host there.
 pub const OUT: &str = "out";
 pub const BEHIND_OUT: &str = "198.19.1.2";
 /// The host behind [`NEAR2`].
 pub const BEHIND: &str = "198.19.0.2";
-
-/// What the script prints that the near end runs.
-pub fn sh(network: &Network, script: &str) -> String {
-    run_in(&network.near, script)
-}
-
-pub fn run_in(netns: &NetNs, script: &str) -> String {
-    let run = || Command::new("sh").args(["-e", "-c", script]).output().unwrap();
-    let output = netns.run(run).unwrap();
-    assert!(output.status.success(), "{script}: {output:?}");
-    String::from_utf8(output.stdout).unwrap()
-}
 
 /// At tc egress: gives each packet a tag that the device is to write, as a VLAN interface does.
 const TAGS: &str = r#"

@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::common::router::run_in as sh;
+use crate::common::run_in as sh;
 use crate::common::*;
 use weir_bpf::sys::netns::NetNs;
 

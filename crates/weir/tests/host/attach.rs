@@ -30,13 +30,7 @@ fn filters(network: &Network) -> String {
 
 /// Somebody else's filter: classic BPF that matches nothing.
 fn put_filter(network: &Network, verb: &str, place: &str) {
-    let run = || {
-        let mut command = Command::new("tc");
-        command.args(["filter", verb, "dev", NEAR, "ingress"]).args(place.split(' '));
-        command.args(["bpf", "bytecode", "1,6 0 0 0"]).output().unwrap()
-    };
-    let output = network.near.run(run).unwrap();
-    assert!(output.status.success(), "{output:?}");
+    sh(network, &format!("tc filter {verb} dev near ingress {place} bpf bytecode '1,6 0 0 0'"));
 }
 
 /// Nothing of weir's is attached.
@@ -243,8 +237,7 @@ fn what_goes_past_the_gate_is_told() {
          tc qdisc add dev p1 clsact && tc filter add dev p1 ingress protocol ip u32 match u32 0 0 \
          action mirred egress redirect dev far"
     );
-    let redirect = || Command::new("sh").args(["-c", &script]).status().unwrap();
-    assert!(network.far.run(redirect).unwrap().success());
+    run_in(&network.far, &script);
     let daemon = Daemon::start(&network, &["--attach", "generic"]);
     let sender = network.far_socket("198.19.0.2:0");
     let check = || String::from_utf8(network.weir(&["status", "--check"]).stdout).unwrap();

@@ -284,8 +284,7 @@ fn in_the_driver_other_hosts_frames_end_while_nobody_else_wants_them() {
     let path = dir.path().join("all.pcapng");
     // That they end in the driver, its statistics say.
     let ended = || {
-        let ask = || Command::new("ethtool").args(["-S", NEAR]).output().unwrap();
-        let said = String::from_utf8(network.near.run(ask).unwrap().stdout).unwrap();
+        let said = sh(&network, "ethtool -S near");
         let drops = said.lines().filter(|line| line.contains("xdp_drops"));
         drops.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum::<u64>()
     };
@@ -344,8 +343,7 @@ fn on_lo_each_packet_is_there_once() {
     let network = Network::ipv4_only();
     let dir = killed::temp_dir();
     let path = dir.path().join("lo.pcapng");
-    let up = || Command::new("ip").args(["link", "set", "lo", "up"]).status().unwrap();
-    assert!(network.near.run(up).unwrap().success());
+    sh(&network, "ip link set lo up");
     let (to, from) = ("127.0.0.1:5000", "127.0.0.1:0");
     let (socket, sender) = (network.near_socket(to), network.near_socket(from));
     let capture = Running::weir_on(&network, "lo", &["-w", path.to_str().unwrap()]);
@@ -540,11 +538,7 @@ fn what_ends_it_early_costs_no_packet_that_was_written() {
     let network = Network::ipv4_only();
     let dir = killed::temp_dir();
     // Killed: promiscuous mode goes with it.
-    let promiscuous = || {
-        let show = || Command::new("ip").args(["-d", "link", "show", NEAR]).output().unwrap();
-        let shown = String::from_utf8(network.near.run(show).unwrap().stdout).unwrap();
-        shown.contains("promiscuity 1")
-    };
+    let promiscuous = || sh(&network, "ip -d link show near").contains("promiscuity 1");
     let path = dir.path().join("killed.pcapng");
     let mut killed = Running::weir(&network, &["-w", path.to_str().unwrap()]);
     assert!(promiscuous());

@@ -8,16 +8,10 @@ use std::time::Duration;
 
 use crate::common::*;
 use serde_json::Value;
-use weir_bpf::sys::netns::NetNs;
 
 const PAYLOAD: [u8; 14] = [0x5a; 14];
 /// Of its Ethernet frame.
 const FRAME_LEN: u64 = 56;
-
-fn ip(ns: &NetNs, arguments: &str) {
-    let ran = || Command::new("ip").args(arguments.split(' ')).status().unwrap();
-    assert!(ns.run(ran).unwrap().success(), "ip {arguments}");
-}
 
 /// The only interface in `weir channels --json`.
 fn channels(network: &Network) -> Value {
@@ -66,8 +60,8 @@ fn known_traffic_is_counted_for_its_channels() {
     network.add_pair();
     let forwarding = || std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
     network.near.run(forwarding).unwrap();
-    ip(&network.near, "route add 198.19.1.0/24 dev near2");
-    ip(&network.far, "route add 198.19.1.0/24 via 198.18.0.1");
+    sh(&network, "ip route add 198.19.1.0/24 dev near2");
+    run_in(&network.far, "ip route add 198.19.1.0/24 via 198.18.0.1");
     let _sockets = [network.near_socket("198.18.0.1:5000"), network.near_socket("0.0.0.0:5001")];
     let listen = || TcpListener::bind("198.18.0.1:80").unwrap();
     let _listener = network.near.run(listen).unwrap();
@@ -112,7 +106,7 @@ fn known_traffic_is_counted_for_its_channels() {
     assert_eq!(forward["interface"], "near2");
 
     // What was counted until the route changed stays with the interface that it was for.
-    ip(&network.near, "route replace 198.19.1.0/24 dev near");
+    sh(&network, "ip route replace 198.19.1.0/24 dev near");
     (0..3).for_each(|_| {
         sender.send_to(&PAYLOAD, "198.19.1.1:5000").unwrap();
     });
@@ -206,7 +200,7 @@ fn more_channels_than_are_counted_one_by_one_are_visible() {
     network.links(|links, ifindex| {
         addresses.iter().for_each(|ip| links.add_address(ifindex, (*ip).into(), 32).unwrap());
     });
-    ip(&network.far, "route add 198.19.0.0/16 via 198.18.0.1");
+    run_in(&network.far, "ip route add 198.19.0.0/16 via 198.18.0.1");
     let ports: Vec<u16> = (5000..5007).collect();
     let _sockets: Vec<UdpSocket> =
         ports.iter().map(|port| network.near_socket(&format!("0.0.0.0:{port}"))).collect();

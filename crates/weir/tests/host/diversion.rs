@@ -2,11 +2,9 @@
 //! its removal lets it go on.
 
 use std::net::UdpSocket;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::common::router::sh;
 use crate::common::*;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, eth, socket_with};
 use weir_bpf::counters::CountersReader;
@@ -165,11 +163,7 @@ fn a_rule_that_bans_senders_sees_the_flood() {
                add @s { ip saddr limit rate over 5000/second burst 100 packets } \
                counter name banned drop; }; }'";
     stops_and_resumes("sender-rules", [add, "nft delete table ip t"], |network| {
-        let banned = || {
-            let list = || Command::new("nft").args(["list", "counters"]).output().unwrap();
-            let output = network.near.run(list).unwrap();
-            !String::from_utf8(output.stdout).unwrap().contains("packets 0 ")
-        };
+        let banned = || !sh(network, "nft list counters").contains("packets 0 ");
         wait_until("the sender is banned", banned);
     });
 }

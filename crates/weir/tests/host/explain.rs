@@ -72,11 +72,7 @@ fn every_packet_is_explained_whatever_the_format() {
     network.add_pair();
     let forwarding = || std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
     network.near.run(forwarding).unwrap();
-    let route = || {
-        let arguments = "route add 198.19.1.0/24 dev near2";
-        Command::new("ip").args(arguments.split(' ')).status().unwrap().success()
-    };
-    assert!(network.near.run(route).unwrap());
+    sh(&network, "ip route add 198.19.1.0/24 dev near2");
     let _udp = network.near_socket("[::]:5000");
     let listen = || TcpListener::bind((NEAR_IP, 80)).unwrap();
     let _listener = network.near.run(listen).unwrap();
@@ -277,15 +273,14 @@ fn the_interface_is_the_protected_one_or_the_only_one() {
 #[test]
 fn what_diverts_packets_is_told() {
     let network = network();
-    let nft = |rules| Command::new("nft").arg(rules).status().unwrap().success();
-    let rules = "add table ip t; add chain ip t c { type nat hook prerouting priority -100; }; \
-                 add rule ip t c udp dport 5000 redirect to :5001";
-    assert!(network.near.run(|| nft(rules)).unwrap());
+    let rules = "nft 'add table ip t; add chain ip t c { type nat hook prerouting priority -100; }; \
+                 add rule ip t c udp dport 5000 redirect to :5001'";
+    sh(&network, rules);
     let bytes = pcap(PcapHeader::default(), &[whole(udp(NEAR_IP, 5000))]);
     // Its port is translated, and it would pass anyway: there is nothing to be said.
     let said = text(&explain(&network, "translated.pcap", &bytes, &[]).stdout);
     assert!(!said.contains("diverted"), "{said}");
-    assert!(network.near.run(|| nft("add rule ip t c redirect")).unwrap());
+    sh(&network, "nft add rule ip t c redirect");
     let said = text(&explain(&network, "diverted.pcap", &bytes, &[]).stdout);
     assert!(said.contains("198.18.0.2:40000 > 198.18.0.1:5000 UDP 22 B: diverted"), "{said}");
     assert!(said.contains("note: the gate passes everything on near"), "{said}");

@@ -256,10 +256,7 @@ fn an_interface_that_was_renamed_meanwhile_is_put_back_all_the_same() {
         let daemon = Daemon::start(&network, &[]);
         daemon.signal(Signal::STOP);
         let rename = |from: &str, to: &str| {
-            let rename = || {
-                std::process::Command::new("ip").args(["link", "set", from, "name", to]).status()
-            };
-            assert!(network.near.run(rename).unwrap().unwrap().success());
+            sh(&network, &format!("ip link set {from} name {to}"));
         };
         if by == "reset" {
             kill_both(&network, daemon);

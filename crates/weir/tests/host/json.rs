@@ -2,7 +2,6 @@
 
 use std::process::Command;
 
-use crate::common::router::sh;
 use crate::common::*;
 use crate::guardian::kill_both;
 use serde_json::Value;

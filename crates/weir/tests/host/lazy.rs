@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::common::lazy::*;
-use crate::common::router::{run_in, sh, tag_what_leaves};
+use crate::common::router::tag_what_leaves;
 use crate::common::*;
 use etherparse::PacketBuilder;
 use rustix::net::{

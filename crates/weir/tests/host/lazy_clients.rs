@@ -81,14 +81,11 @@ fn ask(path: &Path, ring_bytes: u64) -> Result<(OwnedFd, OwnedFd), String> {
 fn assert_others_are_served(network: &Network, daemon: &Daemon, sign: &str) {
     let socket = lazy_socket(network, LAZY);
     assert_eq!(socket.ordinary(), None, "{sign}");
-    let nft = |command: &str| {
-        let run = || Command::new("nft").arg(command).status().unwrap();
-        assert!(network.near.run(run).unwrap().success());
-    };
     let heard = daemon.heard();
-    nft("table inet t { chain c { type filter hook input priority 0; udp dport 1 drop; }; }");
+    let rule = "table inet t { chain c { type filter hook input priority 0; udp dport 1 drop; }; }";
+    sh(network, &format!("nft '{rule}'"));
     daemon.said_since(heard, "lazy sockets are ordinary ones for now");
-    nft("flush ruleset");
+    sh(network, "nft flush ruleset");
     daemon.said_since(heard, "lazy sockets are lazy again");
     network.far_socket("198.18.0.2:0").send_to(sign.as_bytes(), LAZY).unwrap();
     let mut buffer = [0; 64];
@@ -146,8 +143,7 @@ fn asking_again_and_again_does_not_have_the_rules_read_again_and_again() {
     let network = Network::ipv4_only();
     let script = "echo 2 >/proc/sys/net/ipv4/conf/near/rp_filter; ip route add default via 198.18.0.2
         seq 30000 | awk '{ printf \"route add 10.%d.%d.0/24 via 198.18.0.2\\n\", $1 / 256, $1 % 256 }' | ip -b -";
-    let run = || Command::new("sh").args(["-ec", script]).status().unwrap();
-    assert!(network.near.run(run).unwrap().success());
+    sh(&network, script);
     let daemon = Daemon::start(&network, &["--lazy", "--lazy-group", "65534"]);
     let path = path(&network);
     let asked = || as_nobody(&network, || ask(&path, 64 << 10).unwrap());

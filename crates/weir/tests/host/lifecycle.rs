@@ -157,10 +157,7 @@ fn packet_steering_is_noted_and_switched_off_on_request() {
 #[test]
 fn packet_steering_of_a_queue_that_is_gone_goes_with_it() {
     let network = Network::new();
-    let set_queues = |count: &str| {
-        let set = || Command::new("ethtool").args(["-L", NEAR, "rx", count]).status();
-        assert!(network.near.run(set).unwrap().unwrap().success());
-    };
+    let set_queues = |count: &str| sh(&network, &format!("ethtool -L near rx {count}"));
     for kill in [false, true] {
         set_queues("2");
         let sysfs = network.near.run(|| NetSysfs::open().unwrap()).unwrap();

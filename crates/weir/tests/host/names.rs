@@ -14,13 +14,8 @@ const OTHER: &str = "enx020000000001-uplink";
 /// A network whose protected interface has an alternative name.
 fn network() -> Network {
     let network = Network::new();
-    ip(&network, &["link", "property", "add", "dev", NEAR, "altname", OTHER]);
+    sh(&network, &format!("ip link property add dev near altname {OTHER}"));
     network
-}
-
-fn ip(network: &Network, arguments: &[&str]) {
-    let ip = || Command::new("ip").args(arguments).status().unwrap();
-    assert!(network.near.run(ip).unwrap().success());
 }
 
 #[test]
@@ -53,7 +48,7 @@ fn an_interface_that_is_named_by_two_names_is_protected_once() {
 #[test]
 fn a_section_holds_by_whichever_name_it_has() {
     let network = network();
-    ip(&network, &["link", "property", "add", "dev", NEAR, "altname", "ens77"]);
+    sh(&network, "ip link property add dev near altname ens77");
     let file = ConfigFile::new("altname-section", "[interface.ens77]\nnice = 7\n");
     for name in [NEAR, OTHER] {
         let shown = network.says(&["config", "show", name, "--config", file.path()]);
@@ -89,12 +84,10 @@ fn what_looks_at_an_interface_takes_an_alternative_name() {
 fn no_name_moves_the_cursor() {
     const NAME: &str = "e\x1b[31m\"\\";
     let network = Network::ipv4_only();
-    for change in [["set", NEAR, "down"], ["set", NAME, "up"]] {
-        ip(&network, &[&["link"], &change[..]].concat());
-        if change[1] == NEAR {
-            ip(&network, &["link", "set", NEAR, "name", NAME]);
-        }
-    }
+    sh(
+        &network,
+        &format!("ip link set near down; ip link set near name '{NAME}'; ip link set '{NAME}' up"),
+    );
     let mut command = Command::new(WEIR);
     command.args(["run", NAME, "--quiet"]).args(NO_CONFIG).stderr(Stdio::null());
     let mut daemon = network.near.run(|| Owned::start(&mut command)).unwrap();

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 
-use crate::common::router::run_in as sh;
+use crate::common::run_in as sh;
 use crate::common::*;
 use etherparse::PacketBuilder;
 use weir_bpf::sys::link::Links;

@@ -69,9 +69,7 @@ fn a_program_attached_by_netlink_has_its_own_remedy() {
     assert!(refusal.contains(&expected), "{refusal}");
     assert!(refusal.contains("`ip link set dev near xdpdrv off`"), "{refusal}");
     assert_eq!(xdp_id(&network), before);
-    let remedy = ["link", "set", "dev", NEAR, "xdpdrv", "off"];
-    let removed = network.near.run(|| Command::new("ip").args(remedy).status().unwrap()).unwrap();
-    assert!(removed.success());
+    sh(&network, "ip link set dev near xdpdrv off");
     network.assert_untouched();
 }
 
@@ -117,9 +115,7 @@ fn the_loopback_is_refused() {
 #[test]
 fn xdp_is_refused_where_packets_have_no_ethernet_header() {
     let network = Network::new();
-    let create =
-        || Command::new("ip").args(["tuntap", "add", "tun7", "mode", "tun"]).status().unwrap();
-    assert!(network.near.run(create).unwrap().success());
+    sh(&network, "ip tuntap add tun7 mode tun");
     for attach in ["native", "generic"] {
         let refusal = failure(&network.weir(&["run", "tun7", "--attach", attach]), 1);
         assert!(refusal.contains("packets of tun7 have no Ethernet header"), "{refusal}");

@@ -283,11 +283,7 @@ fn metrics_are_served_on_loopback_if_the_file_says_so() {
     const AT: &str = "127.0.0.1:9463";
     const GET: &str = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let network = Network::new();
-    network
-        .near
-        .run(|| Command::new("ip").args(["link", "set", "lo", "up"]).status())
-        .unwrap()
-        .unwrap();
+    sh(&network, "ip link set lo up");
     let daemon = Daemon::start(&network, &[]);
     assert!(ask(&network, AT, GET).is_err(), "off by default");
     daemon.interrupt();
