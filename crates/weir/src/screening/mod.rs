@@ -167,12 +167,15 @@ fn options(args: &ScreenArgs) -> Options {
 
 /// What becomes of interfaces with a wall when their screen ends.
 fn leave(fail: Fail, wall: &Wall, interfaces: &[Side<'_>]) -> Result<()> {
-    for (ifindex, ifname) in interfaces {
+    let links = Links::open()?;
+    for (ifindex, began_as) in interfaces {
+        // Somebody may have renamed it meanwhile: `--clear` is to find it.
+        let ifname = links.name(*ifindex).unwrap_or_else(|_| (*began_as).to_owned());
         // Nor where the interface is gone.
         if !wall.stands_at(*ifindex).unwrap_or(false) {
             out::say(format_args!("{ifname}: the wall does not stand there any more"));
         } else if fail == Fail::Open {
-            open(*ifindex, ifname)?;
+            open(*ifindex, &ifname)?;
         } else {
             out::say(format_args!(
                 "{ifname} stays closed; `weir screen --clear {ifname}` opens it"

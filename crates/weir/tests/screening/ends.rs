@@ -312,6 +312,28 @@ fn a_screen_without_its_wall_fails() {
     }
 }
 
+#[test]
+fn a_screen_names_a_renamed_interface_as_it_is_called_now() {
+    let path = Path::new();
+    let rules = ConfigFile::new("screening-renamed", RULES);
+    let mut screen = Screen::start(&path, &rules, &[]);
+    sh(
+        &path.router,
+        "ip link set in down && ip link set in name renamed && ip link set renamed up",
+    );
+    screen.signal(Signal::INT);
+    let mut said = String::new();
+    screen.child.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
+    assert!(screen.child.wait().unwrap().success(), "{said}");
+    assert!(
+        said.contains("renamed stays closed; `weir screen --clear renamed` opens it"),
+        "{said}"
+    );
+    let cleared = path.weir(&["screen", "--clear", "renamed", "--clear", "out"]);
+    let cleared = String::from_utf8(cleared.stderr).unwrap();
+    assert_eq!(cleared, "renamed: the wall is gone\nout: the wall is gone\n");
+}
+
 /// A filter that accepts every packet, so that none behind it sees one.
 fn accept_all(options: &str) -> String {
     format!("tc filter add dev in ingress {options} protocol all u32 match u32 0 0 flowid 1:1")
