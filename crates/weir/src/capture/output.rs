@@ -54,6 +54,12 @@ struct Rotation {
     keep: Option<u32>,
 }
 
+impl Rotation {
+    fn rotates(&self) -> bool {
+        self.size.is_some() || self.time.is_some()
+    }
+}
+
 /// Where packets go.
 pub struct Output {
     path: PathBuf,
@@ -158,6 +164,14 @@ impl Output {
             let _ = self.file.set_len(self.written);
             let _ = self.file.seek(SeekFrom::Start(self.written));
         }
+        // Nor can they read an empty one, which a rotation has made anew.
+        if result.is_err()
+            && self.written == 0
+            && self.rotation.rotates()
+            && let Some(empty) = self.files.back()
+        {
+            let _ = std::fs::remove_file(empty);
+        }
         result
     }
 
@@ -245,7 +259,7 @@ fn open(
         let stdout = io::stdout().as_fd().try_clone_to_owned();
         return stdout.map(File::from).map_err(|error| failed(path, error));
     }
-    let rotates = rotation.size.is_some() || rotation.time.is_some();
+    let rotates = rotation.rotates();
     let path = if rotates { numbered(path, number) } else { path.to_owned() };
     if rotates {
         // Its name can be told beforehand: nothing that somebody has laid there is written to, or followed.

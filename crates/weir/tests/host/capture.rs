@@ -533,6 +533,37 @@ fn on_a_full_disk_the_packets_that_fit_are_in_the_file_and_what_was_there_stays(
     }
 }
 
+/// A full disk may leave no room for what the next file begins with.
+#[test]
+fn on_a_full_disk_a_rotation_leaves_no_empty_file() {
+    let network = Network::ipv4_only();
+    let dir = killed::temp_dir();
+    let (disk, left) = (dir.path().join("disk"), dir.path().join("left"));
+    fs::create_dir(&disk).unwrap();
+    fs::create_dir(&left).unwrap();
+    // The first file is full when the disk is.
+    let script = format!(
+        "mount -t tmpfs -o size=100k none $DISK && {WEIR} capture -i {NEAR} --rotate-size 100k \
+         -w $DISK/many.pcapng; code=$?; cp $DISK/* $LEFT; exit $code"
+    );
+    let mut command = Command::new("unshare");
+    command.env("DISK", &disk).env("LEFT", &left).args(["--mount", "sh", "-c", &script]);
+    let mut full = Running::start(&network, command);
+    let frame = udp_to(NEAR_MAC, NEAR_IP, 5000, &[7; 1000]);
+    let until = Instant::now() + PATIENCE;
+    while full.0.try_wait().unwrap().is_none() {
+        replay(&network, &vec![frame.clone(); 20]);
+        assert!(Instant::now() < until);
+        std::thread::yield_now();
+    }
+    let mut said = String::new();
+    full.0.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.contains("_00002_") && said.contains("No space left on device"), "{said}");
+    let names: Vec<_> = fs::read_dir(&left).unwrap().map(|file| file.unwrap().path()).collect();
+    let [first] = &names[..] else { panic!("{names:?}: {said}") };
+    assert!(tcpdump_reads(first) > 0, "{said}");
+}
+
 #[test]
 fn what_ends_it_early_costs_no_packet_that_was_written() {
     let network = Network::ipv4_only();
