@@ -9,6 +9,9 @@ use weir_bpf::units::IfIndex;
 use crate::error::{Error, Result};
 use crate::host::name_of;
 
+/// Where all others have gone, or none was named.
+const NO_EGRESS: &str = "the fast path has no other interface to send by";
+
 /// The fast path of one interface.
 #[derive(Debug, Default)]
 pub struct Forwarding {
@@ -57,7 +60,7 @@ impl Forwarding {
         }
         if self.found.open.is_empty() {
             return Err(Error::refused(
-                "the fast path has no other interface to send by",
+                NO_EGRESS,
                 "name the interfaces that packets leave by, too",
             ));
         }
@@ -105,6 +108,9 @@ impl Forwarding {
         let closed: String = closed.iter().map(|why| format!("; {why}")).collect();
         match (bars.first(), open.is_empty()) {
             (Some(bar), _) => format!("the kernel forwards every packet: {bar}"),
+            (None, true) if closed.is_empty() => {
+                format!("the kernel forwards every packet: {NO_EGRESS}")
+            }
             (None, true) => format!("the kernel forwards every packet{closed}"),
             (None, false) => format!("the fast path sends by {}{closed}", open.join(", ")),
         }

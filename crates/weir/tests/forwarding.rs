@@ -399,6 +399,9 @@ fn it_stands_down_for_rules_that_come_and_takes_over_when_they_go() {
     path.server.run(|| ethtool::set_gro("peer", false)).unwrap().unwrap();
     wait_until("the status says why", || path.notes().contains("sends no frames"));
     assert!(talk.arrives());
+    // The only one to send by goes.
+    sh(&path.router, "ip link del out");
+    wait_until("the status says why", || path.notes().contains("no other interface to send by"));
 }
 
 /// Packets that `out` has taken from XDP, and refused: the driver's own figures.
