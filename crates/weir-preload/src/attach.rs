@@ -33,7 +33,9 @@ pub(crate) fn consider(fd: c_int) {
             "weir: UDP port {port} has an ordinary socket: it was in an epoll set before it was bound\n"
         ));
     }
-    match Channel::attach(borrow(fd), ring_bytes(fd)) {
+    let attached = ring_bytes(fd)
+        .and_then(|bytes| Channel::attach(borrow(fd), bytes).map_err(|why| why.to_string()));
+    match attached {
         Ok(channel) => {
             let lazy = Arc::new(Lazy::new(channel, fd));
             all.into_iter().for_each(|fd| slots::put(fd, Arc::clone(&lazy)));
@@ -43,12 +45,13 @@ pub(crate) fn consider(fd: c_int) {
 }
 
 /// As many as the user says; else no fewer than the program has asked the kernel for.
-fn ring_bytes(fd: c_int) -> u64 {
-    let said = std::env::var(RING).ok().and_then(|text| text.parse().ok());
-    said.unwrap_or_else(|| {
-        let asked = sockopt::socket_recv_buffer_size(borrow(fd)).unwrap_or_default() as u64;
-        asked.next_power_of_two().clamp(DEFAULT_RING_BYTES, RING_BYTES_MAX)
-    })
+fn ring_bytes(fd: c_int) -> Result<u64, String> {
+    if let Ok(said) = std::env::var(RING) {
+        let problem = || format!("{RING}={said:?} is no number of bytes, such as 4194304");
+        return said.parse().map_err(|_| problem());
+    }
+    let asked = sockopt::socket_recv_buffer_size(borrow(fd)).unwrap_or_default() as u64;
+    Ok(asked.next_power_of_two().clamp(DEFAULT_RING_BYTES, RING_BYTES_MAX))
 }
 
 /// The port that a UDP socket is bound to.
@@ -67,7 +70,15 @@ fn port_of(fd: c_int) -> Option<u16> {
 
 fn is_wanted(port: u16) -> bool {
     match std::env::var(PORTS) {
-        Ok(ports) => ports.split(',').any(|wanted| wanted.trim().parse() == Ok(port)),
+        Ok(ports) => ports.split(',').map(str::trim).any(|wanted| {
+            let wanted: Result<u16, _> = wanted.parse();
+            if wanted.is_err() {
+                say_once(&format!(
+                    "weir: {PORTS}={ports:?} is no list of ports, such as 53,8125\n"
+                ));
+            }
+            wanted == Ok(port)
+        }),
         Err(_) => port < client_ports_from().unwrap_or(CLIENT_PORTS_FROM),
     }
 }

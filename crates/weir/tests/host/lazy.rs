@@ -520,6 +520,37 @@ fn a_clients_port_is_lazy_only_if_it_is_named() {
     }
 }
 
+/// What cannot be followed is told: the socket would be an ordinary one, or have another ring, in silence.
+#[test]
+fn settings_of_the_preload_library_that_mean_nothing_are_told() {
+    let network = Network::ipv4_only();
+    let _daemon = Daemon::start(&network, &["--lazy"]);
+    let script = "import socket;s=socket.socket(2,2);s.bind(('0.0.0.0',5000))";
+    let says = |name: &str, value: &str| {
+        let mut python = Command::new("python3");
+        python.args(["-c", script]).env("LD_PRELOAD", artifact("libweir_preload.so"));
+        let output = network.near.run(|| python.env(name, value).output().unwrap()).unwrap();
+        String::from_utf8(output.stderr).unwrap()
+    };
+    for (name, value, expected) in [
+        ("WEIR_PORTS", "53, 5000", ""),
+        (
+            "WEIR_PORTS",
+            "4000-6000",
+            "weir: WEIR_PORTS=\"4000-6000\" is no list of ports, such as 53,8125\n",
+        ),
+        (
+            "WEIR_RING_BYTES",
+            "16M",
+            "weir: UDP port 5000 has an ordinary socket: WEIR_RING_BYTES=\"16M\" is no number of bytes, \
+             such as 4194304\n",
+        ),
+        ("WEIR_RING_BYTES", "1048576", ""),
+    ] {
+        assert_eq!(says(name, value), expected, "{name}={value}");
+    }
+}
+
 /// A child of vfork(2) closes all descriptors in the parent's memory; a ring cannot be added to an epoll set that has
 /// the socket already.
 #[test]
