@@ -70,8 +70,8 @@ fn port_of(fd: c_int) -> Option<u16> {
 
 fn is_wanted(port: u16) -> bool {
     match std::env::var(PORTS) {
-        Ok(ports) => ports.split(',').map(str::trim).any(|wanted| {
-            let wanted: Result<u16, _> = wanted.parse();
+        Ok(ports) => ports.split(',').map(str::trim).filter(|each| !each.is_empty()).any(|each| {
+            let wanted: Result<u16, _> = each.parse();
             if wanted.is_err() {
                 say_once(&format!(
                     "weir: {PORTS}={ports:?} is no list of ports, such as 53,8125\n"

@@ -533,7 +533,8 @@ fn settings_of_the_preload_library_that_mean_nothing_are_told() {
         String::from_utf8(output.stderr).unwrap()
     };
     for (name, value, expected) in [
-        ("WEIR_PORTS", "53, 5000", ""),
+        ("WEIR_PORTS", "53, 5000,", ""),
+        ("WEIR_PORTS", "", ""),
         (
             "WEIR_PORTS",
             "4000-6000",
