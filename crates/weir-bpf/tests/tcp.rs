@@ -24,8 +24,8 @@ use weir_bpf::verdict::{Kind, Reason};
 /// A listener's, and of the host's that are protected at the far end.
 const SERVICE: u16 = 7000;
 const PROTECTED: u16 = 179;
-/// Whoever has sent nothing but strays.
-const STRANGER: u16 = 50_000;
+/// Whoever has sent nothing but strays: no port that the kernel gives to a connection (net.ipv4.ip_local_port_range).
+const STRANGER: u16 = 20_000;
 
 const ACK: u8 = 0x10;
 
