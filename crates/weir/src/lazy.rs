@@ -45,10 +45,8 @@ const RINGS_PER_USER: usize = 1024;
 const USERS_SHARES: u64 = 4;
 /// A program asks at once; one that does not is no program of ours. A clerk answers at once, too.
 const ASK_WITHIN: Duration = Duration::from_secs(5);
-/// Clerks at once of users other than root, and of any that are started before others are served and the rules looked at:
-/// whoever has a range of user identifiers has them all ask at once.
+/// Clerks at once of users other than root: whoever has a range of user identifiers has them all ask at once.
 const CLERKS_MAX: usize = 64;
-const STARTS_AT_ONCE: usize = 4;
 /// How often firewall rules are looked for at most while there are lazy sockets: they would be bypassed so long.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 const UNSAFE_RINGS: &str = "on this kernel a ring's reader can overwrite the kernel's memory (CVE-2024-41009), so only \
@@ -98,6 +96,7 @@ impl LazyServer {
             held: None,
             found: None,
             look_at: Instant::now(),
+            start_at: Instant::now(),
             shared: Arc::clone(&shared),
         };
         let thread = Waiting::spawn("weir-lazy", move |ended| server.run(&ended))
@@ -185,6 +184,8 @@ struct Server {
     found: Option<String>,
     /// When the rules are looked at next, if there is a ring.
     look_at: Instant,
+    /// When clerks may be started: not at once again where that has failed.
+    start_at: Instant,
     shared: Arc<Mutex<Shared>>,
 }
 
@@ -198,7 +199,6 @@ impl Drop for Server {
 impl Server {
     fn run(mut self, ended: &PipeReader) {
         self.publish();
-        let mut starts = false;
         loop {
             let all: usize = self.users.values().map(|user| user.connections).sum();
             // More than can be told that there are too many.
@@ -214,7 +214,6 @@ impl Server {
             let (uids, clerks): (Vec<u32>, Vec<_>) = clerks.unzip();
             fds.extend(clerks.into_iter().map(|fd| (fd, PollFlags::IN)));
             let timeout = match self.rings.is_empty() {
-                _ if starts => Duration::ZERO,
                 true => LOOK_EVERY,
                 false => self.look_at.saturating_duration_since(Instant::now()).min(LOOK_EVERY),
             };
@@ -243,7 +242,7 @@ impl Server {
                 self.accept();
             }
             self.sweep();
-            starts = self.start_clerks();
+            self.start_clerks();
             if !self.rings.is_empty() && Instant::now() >= self.look_at {
                 self.look();
             }
@@ -296,27 +295,26 @@ impl Server {
         self.users.entry(client.uid()).or_default().clerk.serve(client);
     }
 
-    /// Starts clerks, root's first, then that of who has waited longest; whether there are more to be started at once.
-    fn start_clerks(&mut self) -> bool {
+    /// Starts clerks, root's first, then that of who has waited longest.
+    fn start_clerks(&mut self) {
+        if Instant::now() < self.start_at {
+            return;
+        }
         let users = self.users.iter_mut();
         let waiting =
             users.filter_map(|(uid, user)| Some((*uid != 0, user.clerk.waits_since()?, *uid)));
         let mut waiting: Vec<_> = waiting.collect();
         waiting.sort_unstable();
-        for (at, (is_other, _, uid)) in waiting.into_iter().enumerate() {
-            if at == STARTS_AT_ONCE {
-                return true;
-            }
+        for (is_other, _, uid) in waiting {
             if is_other && !self.has_room_for_clerk() {
-                return false;
+                return;
             }
-            // If it fails, it is tried again.
             if let Err(error) = self.users.entry(uid).or_default().clerk.start() {
                 lock(&self.shared).news.push(format!("no lazy socket was made: {error}"));
-                return false;
+                self.start_at = Instant::now() + LOOK_EVERY;
+                return;
             }
         }
-        false
     }
 
     /// Where there are as many as there may be, one that has nothing to do makes room.

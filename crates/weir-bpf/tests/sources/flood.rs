@@ -29,8 +29,8 @@ const TICK: Duration = Duration::from_millis(1);
 pub const READ: f64 = 6500.0;
 /// Until it is looked at, and how long: several eras (bpf/sources.h).
 pub const TIME: Duration = Duration::from_secs(1);
-/// Of a slow reader the first era.
-const ERA_PACKETS: f64 = 2048.0;
+/// The first era, which of a slow reader lasts longer: twice `ERA_PACKETS` there.
+const FIRST_ERA_PACKETS: f64 = 2048.0;
 
 /// Who sends how much, and what is read, in packets per second.
 #[derive(Clone, Copy, Debug)]
@@ -205,7 +205,7 @@ impl Bench {
             scope.spawn(|| reader.run(&socket, load.read));
             let body = || {
                 self.generator.start();
-                let time = TIME.max(Duration::from_secs_f64(ERA_PACKETS / load.read));
+                let time = TIME.max(Duration::from_secs_f64(FIRST_ERA_PACKETS / load.read));
                 std::thread::sleep(time);
                 let before = so_far();
                 std::thread::sleep(time);

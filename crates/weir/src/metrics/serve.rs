@@ -5,6 +5,7 @@
 //! he can: so that others are answered all the same, all who wait are accepted at once, whoever has asked by then goes
 //! at once, and the files are read once for many.
 
+use std::cell::OnceCell;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -29,8 +30,6 @@ const REST: Duration = Duration::from_millis(100);
 const CLIENTS_MAX: usize = 64;
 /// How many may wait to be accepted.
 const BACKLOG: i32 = 1024;
-/// For how long what was read is told to others, too. The daemon writes each second.
-const READ_EVERY: Duration = Duration::from_millis(100);
 /// Of a request. Prometheus sends 300 bytes.
 const REQUEST_MAX: usize = 4096;
 /// `prometheus_client` writes this version.
@@ -59,8 +58,8 @@ pub fn serve(address: SocketAddr) -> Result<SocketAddr> {
 
 fn answer_all(listener: &TcpListener, netns: u64) {
     let mut clients: Vec<Client> = Vec::new();
-    let mut metrics = Metrics { netns, read: None };
     loop {
+        let metrics = Metrics { netns, read: OnceCell::new() };
         let streams = clients.iter().map(|client| (client.stream.as_fd(), client.waits_for()));
         let fds = streams.chain([(listener.as_fd(), PollFlags::IN)]);
         let most = clients.iter().any(|client| client.answer.is_some()).then_some(PATIENCE);
@@ -69,14 +68,14 @@ fn answer_all(listener: &TcpListener, netns: u64) {
         let ready = ready.unwrap_or_default();
         let mut each = ready.into_iter();
         clients.retain_mut(|client| match each.next() {
-            Some(true) => client.is_to_go_on(&mut metrics),
+            Some(true) => client.is_to_go_on(&metrics),
             _ => !client.is_late(),
         });
         if each.next() == Some(true) {
             // The rest in the next round: those that have been accepted are served in between.
             for _ in 0..BACKLOG {
                 match listener.accept() {
-                    Ok((stream, _)) => clients.extend(Client::accepted(stream, &mut metrics)),
+                    Ok((stream, _)) => clients.extend(Client::accepted(stream, &metrics)),
                     Err(error) => {
                         refused |= error.kind() != io::ErrorKind::WouldBlock;
                         break;
@@ -100,7 +99,7 @@ struct Client {
 
 impl Client {
     /// One that has connected; none if it has been answered by now, or has gone.
-    fn accepted(stream: TcpStream, metrics: &mut Metrics) -> Option<Self> {
+    fn accepted(stream: TcpStream, metrics: &Metrics) -> Option<Self> {
         stream.set_nonblocking(true).ok()?;
         let mut client = Self { stream, asked: Vec::new(), answer: None };
         client.is_to_go_on(metrics).then_some(client)
@@ -115,7 +114,7 @@ impl Client {
     }
 
     /// Hears what has come, and answers if that is all; whether there is more to do.
-    fn is_to_go_on(&mut self, metrics: &mut Metrics) -> bool {
+    fn is_to_go_on(&mut self, metrics: &Metrics) -> bool {
         if self.answer.is_some() {
             return self.is_to_take_more();
         }
@@ -145,7 +144,7 @@ impl Client {
     }
 }
 
-fn answer(request: &str, metrics: &mut Metrics) -> String {
+fn answer(request: &str, metrics: &Metrics) -> String {
     let mut words = request.split(' ');
     let (status, kind, body) = match (words.next(), words.next()) {
         (Some("GET"), Some("/metrics")) => match metrics.text() {
@@ -160,23 +159,17 @@ fn answer(request: &str, metrics: &mut Metrics) -> String {
     format!("{head}\r\nConnection: close\r\n\r\n{body}")
 }
 
-/// What is told of a network namespace.
+/// What is told of a network namespace, read once for all who are answered in a round.
 struct Metrics {
     netns: u64,
-    /// What was read last, and when.
-    read: Option<(Instant, Result<String>)>,
+    read: OnceCell<Result<String>>,
 }
 
 impl Metrics {
-    fn text(&mut self) -> &Result<String> {
-        let now = Instant::now();
-        let netns = self.netns;
-        let last = self.read.take().filter(|(read, _)| now < *read + READ_EVERY);
-        &self.read.insert(last.unwrap_or_else(|| (now, metrics(netns)))).1
+    fn text(&self) -> &Result<String> {
+        self.read.get_or_init(|| {
+            let dir = RunDir::open(Path::new(RUN_DIR))?;
+            Ok(openmetrics(&InterfaceStatus::read_all(dir.as_ref(), Some(self.netns))?, false))
+        })
     }
-}
-
-fn metrics(netns: u64) -> Result<String> {
-    let dir = RunDir::open(Path::new(RUN_DIR))?;
-    Ok(openmetrics(&InterfaceStatus::read_all(dir.as_ref(), Some(netns))?, false))
 }

@@ -263,6 +263,10 @@ fn interfaces_of_one_name_in_several_namespaces_are_told_apart() {
     }
 }
 
+/// Where the metrics are, and what Prometheus asks for.
+const AT: &str = "127.0.0.1:9463";
+const GET: &str = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
 /// Asks the metrics' endpoint on the near side, as Prometheus does.
 fn ask(network: &Network, address: &str, request: &str) -> std::io::Result<String> {
     network
@@ -280,8 +284,6 @@ fn ask(network: &Network, address: &str, request: &str) -> std::io::Result<Strin
 
 #[test]
 fn metrics_are_served_on_loopback_if_the_file_says_so() {
-    const AT: &str = "127.0.0.1:9463";
-    const GET: &str = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let network = Network::new();
     sh(&network, "ip link set lo up");
     let daemon = Daemon::start(&network, &[]);
@@ -342,11 +344,8 @@ fn metrics_are_served_on_loopback_if_the_file_says_so() {
 /// Any user may connect, as fast as he can.
 #[test]
 fn metrics_are_served_beside_clients_that_connect_all_the_time() {
-    const AT: &str = "127.0.0.1:9463";
-    const GET: &str = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let network = Network::new();
-    let up = || Command::new("ip").args(["link", "set", "lo", "up"]).status();
-    assert!(network.near.run(up).unwrap().unwrap().success());
+    sh(&network, "ip link set lo up");
     let file = ConfigFile::new("crowded", &format!("metrics = \"{AT}\"\n"));
     let daemon = Daemon::start(&network, &["--config", file.path()]);
     let script = format!(
