@@ -493,11 +493,11 @@ fn it_runs_beside_a_gate_and_tells_what_it_could_not_write() {
 }
 
 /// What a capture of such frames says in the end.
-fn until_the_disk_is_full(network: &Network, capture: Command, frame: &Vec<u8>) -> String {
+fn until_the_disk_is_full(network: &Network, capture: Command, frame: &[u8]) -> String {
     let mut full = Running::start(network, capture);
     let until = Instant::now() + PATIENCE;
     while full.0.try_wait().unwrap().is_none() {
-        replay(network, &vec![frame.clone(); 20]);
+        replay(network, &vec![frame.to_vec(); 20]);
         assert!(Instant::now() < until);
         std::thread::yield_now();
     }
