@@ -363,17 +363,16 @@ impl Daemon {
     /// queueing disciplines anew, a tunnel is up.
     fn regain(&mut self) {
         let host = Rc::clone(&self.wardens.kernel.host);
-        // One that is down has no threads yet, which would be waited for.
-        let is_up = |name: &String| {
-            host.links.index(name).and_then(|at| host.links.info(at)).is_ok_and(|link| link.up)
-        };
         let now = Instant::now();
-        let due = self.unprotected.iter_mut().filter(|each| each.due <= now).map(|each| {
+        let due = self.unprotected.iter_mut().filter(|each| each.due <= now).filter_map(|each| {
             each.due = now + REGAIN;
-            each.status.interface.clone()
+            let ifindex = host.links.index(&each.status.interface).ok()?;
+            // One that is down has no threads yet, which would be waited for.
+            let up = host.links.info(ifindex).is_ok_and(|link| link.up);
+            up.then(|| (each.status.interface.clone(), ifindex))
         });
-        let due: Vec<_> = due.filter(is_up).collect();
-        for name in due {
+        let due: Vec<_> = due.collect();
+        for (name, ifindex) in due {
             // What the others' gates have been told is to hold meanwhile.
             self.follow(&(0..self.interfaces.len()).collect::<Vec<_>>());
             let is_it = |each: &Unprotected| each.status.interface == name;
@@ -385,6 +384,8 @@ impl Daemon {
                     self.reloader.regain(key, effective);
                     self.failures.retain(|(interface, _)| *interface != name);
                 }
+                // It has gone meanwhile: when it is back it is another.
+                Err(_) if host.links.index(&name).ok() != Some(ifindex) => {}
                 Err(error) => {
                     self.console.trouble(&error);
                     let each = &mut self.unprotected[at];

@@ -350,11 +350,14 @@ fn malformed(dir: &RunDir, name: &str, problem: String) -> Error {
     }
 }
 
-/// Whose files there are, in one network namespace or in all.
+/// Whose files there are, in one network namespace or in all, in the order of `ip link`.
 pub(crate) fn keys(dir: &RunDir, suffix: &str, netns: Option<u64>) -> Result<Vec<Key>> {
     let names = dir.names()?;
     let keys = names.iter().filter_map(|name| Key::of_file(name, suffix));
-    Ok(keys.filter(|key| netns.is_none_or(|netns| netns == key.netns)).collect())
+    let mut keys: Vec<_> =
+        keys.filter(|key| netns.is_none_or(|netns| netns == key.netns)).collect();
+    keys.sort_unstable_by_key(|key| (key.netns, key.ifindex.0));
+    Ok(keys)
 }
 
 /// What `weir status --json` prints.

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use crate::common::*;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -373,6 +374,27 @@ fn an_interface_that_is_lost_beside_another_is_said_to_be_and_protected_when_it_
     wait_until("everything is put back", || {
         network.is_untouched() && network.threaded_on(NEAR2) == "0"
     });
+}
+
+/// As a tunnel or a flaky card does. That is no failure, after which weir waits for longer.
+#[test]
+fn an_interface_that_goes_while_it_is_protected_again_is_protected_when_it_stays() {
+    let network = Network::new();
+    network.add_pair();
+    let daemon = Daemon::start(&network, &[NEAR2]);
+    let delete = || network.links(|links, _| links.delete(links.index(NEAR2).unwrap()).unwrap());
+    delete();
+    daemon.said("near2 is no longer protected");
+    network.add_pair();
+    let ifindex = network.links(|links, _| links.index(NEAR2).unwrap().0);
+    let lock = format!("{}-{ifindex}.lock", network.near.inode());
+    wait_until("weir begins to protect it", || weir_files(&network.near).contains(&lock));
+    delete();
+    network.add_pair();
+    let stays = Instant::now();
+    network.wait_until_both_are_protected();
+    assert!(stays.elapsed() < 2 * PATIENCE);
+    daemon.interrupt();
 }
 
 #[test]
