@@ -4,14 +4,13 @@
 
 mod common;
 
+use common::threaded::napi_thread;
 use common::{NEAR_IP4, Network, wait_until};
 use weir_bpf::bare::{Bare, BarePrograms};
 use weir_bpf::poll_cost::PollClock;
 use weir_bpf::sys::link::Links;
-use weir_bpf::sys::napi;
-use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::test_run::XdpProgram;
-use weir_bpf::traffic::FlowSpec;
+use weir_bpf::traffic::{FlowSpec, Generator};
 
 const PORT: u16 = 6016;
 const XDP_DROP: u32 = 1;
@@ -23,11 +22,8 @@ fn flow(network: &Network) -> FlowSpec {
 
 /// Sends so many packets of this flow, and some; says how many.
 fn send(network: &Network, flow: FlowSpec, least: u64) -> u64 {
-    let mut generator = network.generator();
-    network.while_sent(&mut generator, &[flow], None, |generator| {
-        wait_until("enough is sent", || generator.counts(0).sent >= least);
-    });
-    generator.counts(0).sent
+    let enough = |generator: &Generator| generator.counts(0).sent >= least;
+    network.send(&mut network.generator(), &[flow], enough)[0]
 }
 
 #[test]
@@ -61,17 +57,8 @@ fn polls_are_counted() {
     let bare = BarePrograms::load().unwrap();
     let mut clock = PollClock::load().unwrap();
     let ifindex = network.near_ifindex;
-    let (attached, napi_id) = network
-        .near
-        .run(|| {
-            let attached = bare.attach(Bare::Pass, ifindex).unwrap();
-            NetSysfs::open().unwrap().write("near", "threaded", "1").unwrap();
-            let threads = || napi::napi_threads(ifindex, "near").unwrap();
-            wait_until("the NAPI thread is there", || threads().len() == 1);
-            (attached, threads()[0].napi_id)
-        })
-        .unwrap();
-    clock.watch(napi_id);
+    let attached = network.near.run(|| bare.attach(Bare::Pass, ifindex).unwrap()).unwrap();
+    clock.watch(napi_thread(&network).napi_id);
     let sent = send(&network, flow(&network), 200);
     wait_until("all are polled", || clock.read().packets >= sent);
     assert_eq!(clock.read().packets, sent);

@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::time::{Duration, Instant};
 
 use common::{FAR_IP4, NEAR_IP4, NEAR_IP6, Network};
-use etherparse::PacketBuilder;
+use etherparse::TcpHeader;
 use weir_bpf::abi;
 use weir_bpf::attach::AttachMode;
 use weir_bpf::channels::{Channel, Channels, ChannelsReader, Seen};
@@ -42,13 +42,7 @@ impl Bench {
     }
 
     fn packet(&self, to: Ipv4Addr, port: u16) -> Vec<u8> {
-        let far: Ipv4Addr = FAR_IP4.parse().unwrap();
-        let builder = PacketBuilder::ethernet2(self.network.far_mac.0, self.network.near_mac.0)
-            .ipv4(far.octets(), to.octets(), 64)
-            .udp(40_000, port);
-        let mut packet = Vec::new();
-        builder.write(&mut packet, b"fourteen bytes").unwrap();
-        packet
+        self.network.datagram(&to.to_string(), port, b"fourteen bytes")
     }
 
     fn run(&self, packets: &[Vec<u8>]) {
@@ -192,11 +186,9 @@ fn a_packet_is_explained() {
     assert_eq!(parsed.addresses(), Some((far.into(), near.into())));
     assert_eq!(parsed.ports(), Some((40_000, 5000)));
 
-    let mut syn = Vec::new();
-    let macs = (bench.network.far_mac.0, bench.network.near_mac.0);
-    let builder = PacketBuilder::ethernet2(macs.0, macs.1).ipv4(far.octets(), near.octets(), 64);
-    builder.tcp(40_001, 80, 1, 1024).syn().write(&mut syn, &[]).unwrap();
-    let explanation = explain(&syn);
+    let mut header = TcpHeader::new(40_001, 80, 1, 1024);
+    header.syn = true;
+    let explanation = explain(&bench.network.segment(far.into(), near.into(), header));
     assert_eq!(explanation.reason, Reason::TcpSyn);
     assert_eq!(explanation.channel.local, Some((near.into(), 80)));
     let parsed = explanation.parsed.unwrap();

@@ -13,8 +13,7 @@ use std::time::Duration;
 
 use common::{FAR_IP6, NEAR_IP4, NEAR_IP6, Network, alone, wait_until};
 use etherparse::{
-    Ethernet2Header, NetSlice, PacketBuilder, SlicedPacket, TcpHeader, TcpOptionElement,
-    TransportSlice,
+    Ethernet2Header, NetSlice, SlicedPacket, TcpHeader, TcpOptionElement, TransportSlice,
 };
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::net::ipproto::MPTCP;
@@ -150,18 +149,10 @@ impl Bench {
     }
 
     fn request(&self, from: &str, to: &str, set: impl FnOnce(&mut TcpHeader)) -> Vec<u8> {
-        let builder = PacketBuilder::ethernet2(self.network.far_mac.0, self.network.near_mac.0);
-        let builder = match (from.parse().unwrap(), to.parse().unwrap()) {
-            (IpAddr::V4(from), IpAddr::V4(to)) => builder.ipv4(from.octets(), to.octets(), 64),
-            (IpAddr::V6(from), IpAddr::V6(to)) => builder.ipv6(from.octets(), to.octets(), 64),
-            _ => unreachable!("one family"),
-        };
         let mut header = TcpHeader::new(5123, SERVICE, SEQUENCE, 1024);
         (header.syn, header.ece, header.cwr) = (true, true, true);
         set(&mut header);
-        let mut packet = Vec::new();
-        builder.tcp_header(header).write(&mut packet, &[]).unwrap();
-        packet
+        self.network.segment(from.parse().unwrap(), to.parse().unwrap(), header)
     }
 
     /// On one CPU, as all packets of a poll are; no NAPI poll ends here.

@@ -8,8 +8,7 @@ mod common;
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use common::{FAR_IP4, NEAR_IP4, Network};
-use etherparse::PacketBuilder;
+use common::{NEAR_IP4, Network};
 use rustix::net::sockopt;
 use weir_bpf::attach::AttachMode;
 use weir_bpf::sys::link::Links;
@@ -35,13 +34,7 @@ fn socket(network: &Network, bytes: usize) -> UdpSocket {
 fn discarded(buffer_bytes: usize, wait: usize, batch: usize) -> usize {
     let network = Network::new();
     let (mut gate, _probe) = network.gate(AttachMode::Tcx, &[NEAR_IP4], &[]);
-    let mut packet = Vec::new();
-    let ip = |text: &str| text.parse::<std::net::Ipv4Addr>().unwrap().octets();
-    PacketBuilder::ethernet2(network.far_mac.0, network.near_mac.0)
-        .ipv4(ip(FAR_IP4), ip(NEAR_IP4), 64)
-        .udp(40_000, PORT)
-        .write(&mut packet, PAYLOAD)
-        .unwrap();
+    let packet = network.datagram(NEAR_IP4, PORT, PAYLOAD);
     let socket = socket(&network, buffer_bytes);
     let run = || {
         let links = Links::open().unwrap();

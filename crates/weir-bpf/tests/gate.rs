@@ -9,8 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::process::Command;
 use std::time::Duration;
 
-use common::{FAR_IP4, FAR_IP6, NEAR_IP4, NEAR_IP6, Network, local, wait_until};
-use etherparse::PacketBuilder;
+use common::{NEAR_IP4, NEAR_IP6, Network, local, wait_until};
 use rustix::net::{AddressFamily, SocketType, bind, socket, sockopt};
 use weir_bpf::attach::AttachMode;
 use weir_bpf::gate::{Gate, Policy, QueueProbe};
@@ -58,18 +57,8 @@ impl Bench {
         }
     }
 
-    fn udp4(&self, destination: &str, port: u16) -> Vec<u8> {
-        self.udp4_with(destination, port, b"fourteen bytes")
-    }
-
-    fn udp4_with(&self, destination: &str, port: u16, payload: &[u8]) -> Vec<u8> {
-        let ip = |text: &str| text.parse::<std::net::Ipv4Addr>().unwrap().octets();
-        let builder = PacketBuilder::ethernet2(self.network.far_mac.0, self.network.near_mac.0)
-            .ipv4(ip(FAR_IP4), ip(destination), 64)
-            .udp(40_000, port);
-        let mut packet = Vec::new();
-        builder.write(&mut packet, payload).unwrap();
-        packet
+    fn udp(&self, destination: &str, port: u16) -> Vec<u8> {
+        self.network.datagram(destination, port, b"fourteen bytes")
     }
 
     /// Floods the open port until `seen`; the kernel keeps telling what it charges for a packet.
@@ -80,16 +69,6 @@ impl Bench {
         network.while_sent(&mut network.generator(), &[flow], Some(cpu), |_| {
             wait_until("a full queue is seen", &mut seen);
         });
-    }
-
-    fn udp6(&self, destination: &str, port: u16) -> Vec<u8> {
-        let ip = |text: &str| text.parse::<std::net::Ipv6Addr>().unwrap().octets();
-        let builder = PacketBuilder::ethernet2(self.network.far_mac.0, self.network.near_mac.0)
-            .ipv6(ip(FAR_IP6), ip(destination), 64)
-            .udp(40_000, port);
-        let mut packet = Vec::new();
-        builder.write(&mut packet, b"fourteen bytes").unwrap();
-        packet
     }
 }
 
@@ -149,27 +128,27 @@ fn every_packet_has_one_reason() {
     });
     assert!(vxlan.unwrap(), "this kernel has no VXLAN, which the test of kernel receivers needs");
 
-    let v4 = bench.udp4(NEAR_IP4, OPEN);
-    let v6 = bench.udp6(NEAR_IP6, OPEN);
+    let v4 = bench.udp(NEAR_IP4, OPEN);
+    let v6 = bench.udp(NEAR_IP6, OPEN);
     let ip = ETHERNET;
     let cases: Vec<(&str, Vec<u8>, Reason)> = vec![
         ("IPv4 to a dual-stack socket", v4.clone(), Reason::UdpRoom),
         ("IPv6 to a socket", v6.clone(), Reason::UdpRoom),
         ("IPv4 with 40 bytes of options", with_options(&v4, &[1; 40]), Reason::UdpRoom),
-        ("no socket", bench.udp4(NEAR_IP4, CLOSED), Reason::UdpNoSocket),
-        ("no socket, IPv6", bench.udp6(NEAR_IP6, CLOSED), Reason::UdpNoSocket),
-        ("SO_REUSEPORT", bench.udp4(NEAR_IP4, SHARED), Reason::UdpRoom),
-        ("VXLAN", bench.udp4(NEAR_IP4, VXLAN), Reason::UdpEncap),
+        ("no socket", bench.udp(NEAR_IP4, CLOSED), Reason::UdpNoSocket),
+        ("no socket, IPv6", bench.udp(NEAR_IP6, CLOSED), Reason::UdpNoSocket),
+        ("SO_REUSEPORT", bench.udp(NEAR_IP4, SHARED), Reason::UdpRoom),
+        ("VXLAN", bench.udp(NEAR_IP4, VXLAN), Reason::UdpEncap),
         ("another host's MAC", with(&v4, &[(0, &[2, 0, 0, 0, 0, 9])]), Reason::OtherMac),
         ("broadcast MAC", with(&v4, &[(0, &[0xff; 6])]), Reason::UdpRoom),
         (
             "broadcast MAC, another host's address",
-            with(&bench.udp4("198.18.0.77", OPEN), &[(0, &[0xff; 6])]),
+            with(&bench.udp("198.18.0.77", OPEN), &[(0, &[0xff; 6])]),
             Reason::OtherMac,
         ),
-        ("another host's address", bench.udp4("198.18.0.77", OPEN), Reason::NoRoute),
-        ("another host's IPv6 address", bench.udp6("2001:2::77", OPEN), Reason::NoRoute),
-        ("multicast", bench.udp4("224.0.0.251", OPEN), Reason::MulticastRoom),
+        ("another host's address", bench.udp("198.18.0.77", OPEN), Reason::NoRoute),
+        ("another host's IPv6 address", bench.udp("2001:2::77", OPEN), Reason::NoRoute),
+        ("multicast", bench.udp("224.0.0.251", OPEN), Reason::MulticastRoom),
         ("first fragment", with(&v4, &[(ip + 6, &[0x20, 0])]), Reason::UdpRoom),
         ("its last fragment", with(&v4, &[(ip + 6, &[0, 0x10])]), Reason::Fragment),
         (
@@ -262,7 +241,7 @@ fn in_shadow_what_would_be_discarded_is_counted_and_passes() {
     let mut bench = Bench::new();
     bench.gate.configure(bench.network.near_mac, Policy::Shadow);
     bench.gate.limit_input(Some(Permille(0)));
-    let packet = bench.udp4(NEAR_IP4, OPEN);
+    let packet = bench.udp(NEAR_IP4, OPEN);
     let judge = || bench.gate.test_run(&packet, bench.network.near_ifindex).unwrap();
     assert_eq!(bench.network.near.run(judge).unwrap(), Verdict::Pass);
     assert_eq!(bench.gate.counters().unwrap().get(Reason::CpuShare).packets, 1);
@@ -272,7 +251,7 @@ fn in_shadow_what_would_be_discarded_is_counted_and_passes() {
 fn policy_off_passes_and_counts() {
     let mut bench = Bench::new();
     bench.gate.configure(bench.network.near_mac, Policy::Off);
-    assert_eq!(bench.judge(&bench.udp4(NEAR_IP4, OPEN)), Reason::PolicyOff);
+    assert_eq!(bench.judge(&bench.udp(NEAR_IP4, OPEN)), Reason::PolicyOff);
 }
 
 /// With nothing for input at all every packet is past the limit. Nobody marks the ends of polls here, so
@@ -282,7 +261,7 @@ fn past_the_limit_only_what_keeps_the_network_together_passes() {
     sched::pin_current_thread(*sched::online_cpus().unwrap().last().unwrap()).unwrap();
     let mut bench = Bench::new();
     let _open = bench.network.bind("::", OPEN);
-    let (v4, v6) = (bench.udp4(NEAR_IP4, OPEN), bench.udp6(NEAR_IP6, OPEN));
+    let (v4, v6) = (bench.udp(NEAR_IP4, OPEN), bench.udp(NEAR_IP6, OPEN));
     let ip = ETHERNET;
     let icmp6 =
         |kind: u8, hop_limit: u8| with(&v6, &[(ip + 6, &[58, hop_limit]), (ip + 40, &[kind])]);
@@ -300,7 +279,7 @@ fn past_the_limit_only_what_keeps_the_network_together_passes() {
         ("TCP", with(&v4, &[(ip + 9, &[6]), (ip + 32, &[0x50])]), Reason::CpuShare),
         ("ICMP", with(&v4, &[(ip + 9, &[1])]), Reason::CpuShare),
         ("ICMPv6 echo", icmp6(128, 64), Reason::CpuShare),
-        ("to be routed on", bench.udp4("198.18.0.77", OPEN), Reason::CpuShare),
+        ("to be routed on", bench.udp("198.18.0.77", OPEN), Reason::CpuShare),
         ("802.1Q", tagged(&v4, &vlan), Reason::CpuShare),
         ("two tags", tagged(&tagged(&v6, &vlan), &[0x88, 0xa8, 0, 6]), Reason::CpuShare),
         ("cut short", v4[..ip + 19].to_vec(), Reason::CpuShare),
@@ -339,7 +318,7 @@ fn addresses_come_and_go() {
     sched::pin_current_thread(*sched::online_cpus().unwrap().last().unwrap()).unwrap();
     let mut bench = Bench::new();
     let _open = bench.network.bind("0.0.0.0", OPEN);
-    let packet = bench.udp4(NEAR_IP4, OPEN);
+    let packet = bench.udp(NEAR_IP4, OPEN);
     bench.gate.set_local(&local(&[])).unwrap();
     bench.forget(&packet);
     assert_eq!(bench.judge(&packet), Reason::NoRoute);
@@ -357,7 +336,7 @@ fn too_many_addresses_are_cut_off_not_refused() {
     bench.gate.set_local(&LocalAddresses { own, ..Default::default() }).unwrap();
     bench.gate.set_local(&local(&[NEAR_IP4])).unwrap();
     let _open = bench.network.bind("0.0.0.0", OPEN);
-    assert_eq!(bench.judge(&bench.udp4(NEAR_IP4, OPEN)), Reason::UdpRoom);
+    assert_eq!(bench.judge(&bench.udp(NEAR_IP4, OPEN)), Reason::UdpRoom);
 }
 
 /// A queue that is full is full at once, and one that is drained has room at once: the gate reads the
@@ -370,10 +349,10 @@ fn a_full_queue_is_discarded_and_a_drained_one_is_not() {
     sched::pin_current_thread(cpu).unwrap();
     let full = bench.network.bind(NEAR_IP4, OPEN);
     let neighbour = bench.network.bind(NEAR_IP4, OPEN + 1);
-    let packet = bench.udp4(NEAR_IP4, OPEN);
+    let packet = bench.udp(NEAR_IP4, OPEN);
 
     bench.while_flooded(14, cpu, || bench.judge(&packet) == Reason::UdpFull);
-    assert_eq!(bench.judge(&bench.udp4(NEAR_IP4, OPEN + 1)), Reason::UdpRoom);
+    assert_eq!(bench.judge(&bench.udp(NEAR_IP4, OPEN + 1)), Reason::UdpRoom);
 
     let mut buffer = [0; 64];
     let mut drained = 0;
@@ -411,9 +390,9 @@ fn shorter_packets_are_the_kernels(selective: bool) {
     let cpu = *sched::online_cpus().unwrap().last().unwrap();
     sched::pin_current_thread(cpu).unwrap();
     let _full = bench.network.bind(NEAR_IP4, OPEN);
-    let long = bench.udp4_with(NEAR_IP4, OPEN, &[0; 1000]);
-    let longer = bench.udp4_with(NEAR_IP4, OPEN, &[0; 1400]);
-    let short = bench.udp4_with(NEAR_IP4, OPEN, &[0; 980]);
+    let long = bench.network.datagram(NEAR_IP4, OPEN, &[0; 1000]);
+    let longer = bench.network.datagram(NEAR_IP4, OPEN, &[0; 1400]);
+    let short = bench.network.datagram(NEAR_IP4, OPEN, &[0; 980]);
     let of_short = match a_full_queue_refuses_any_length() {
         true => Reason::UdpFull,
         false => Reason::UdpRoom,
@@ -431,7 +410,7 @@ fn shorter_packets_are_the_kernels(selective: bool) {
 fn while_packets_may_be_diverted_all_pass_whatever_else_is_configured() {
     let mut bench = Bench::new();
     let _open = bench.network.bind(NEAR_IP4, OPEN);
-    let packet = bench.udp4(NEAR_IP4, OPEN);
+    let packet = bench.udp(NEAR_IP4, OPEN);
     assert_eq!(bench.judge(&packet), Reason::UdpRoom);
     bench.gate.set_diverted(true);
     assert_eq!(bench.judge(&packet), Reason::Diverted);
@@ -447,7 +426,7 @@ fn an_address_that_goes_is_forgotten() {
     sched::pin_current_thread(*sched::online_cpus().unwrap().last().unwrap()).unwrap();
     let mut bench = Bench::new();
     let socket = bench.network.bind("0.0.0.0", OPEN);
-    let packet = bench.udp4(NEAR_IP4, OPEN);
+    let packet = bench.udp(NEAR_IP4, OPEN);
     for _ in 0..20 {
         bench.gate.set_local(&local(&[NEAR_IP4])).unwrap();
         bench.forget(&packet);

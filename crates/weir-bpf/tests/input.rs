@@ -13,8 +13,8 @@ use std::slice::from_ref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use common::threaded::{Bench, MS, PORT, Process, napi_thread};
-use common::{NEAR_IP4, Network, wait_until};
+use common::threaded::{Bench, MS, PORT, Process, napi_thread_on};
+use common::{NEAR_IP4, Network, Raise, wait_until};
 use rustix::net::sockopt;
 use rustix::process::Pid;
 use weir_bpf::Error;
@@ -155,16 +155,9 @@ fn whom_packets_wake_is_no_stranger() {
     let bench = Bench::new();
     let input = bench.watch();
     let (consumer, far) = consumer(&bench, WORK_AND_ANSWER);
-    let end = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            // One packet at a time, so that it sleeps in between and is woken by each.
-            while !end.load(Ordering::Relaxed) {
-                far.send(b"\n").unwrap();
-                let _ = far.recv(&mut [0; 8]);
-            }
-        });
-        let _end = Raise(&end);
+    // One packet at a time, so that it sleeps in between and is woken by each.
+    let answered = || drop(far.recv(&mut [0; 8]));
+    while_sent(&far, answered, || {
         let mut seen = Vec::new();
         let found = (0..100).any(|_| {
             let now = while_it_works(&input, &consumer, Nanos(20 * MS));
@@ -268,26 +261,22 @@ fn a_receiver_whose_queue_is_always_full_is_no_stranger() {
 
 /// Input wants the CPU now and then.
 fn while_input_comes(far: &UdpSocket, body: impl FnOnce()) {
+    while_sent(far, || std::thread::sleep(Duration::from_millis(1)), body);
+}
+
+/// Something is done while packets are sent, and something else after each.
+fn while_sent(far: &UdpSocket, after_each: impl Fn() + Sync, body: impl FnOnce()) {
     let end = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !end.load(Ordering::Relaxed) {
                 far.send(b"\n").unwrap();
-                std::thread::sleep(Duration::from_millis(1));
+                after_each();
             }
         });
         let _end = Raise(&end);
         body();
     });
-}
-
-/// Ends a thread also when a test fails.
-struct Raise<'a>(&'a AtomicBool);
-
-impl Drop for Raise<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// A sleeping governor is told so at the end of a poll, while nobody watches the scheduler.
@@ -435,7 +424,7 @@ fn a_busy_thread_of_the_kernels_is_a_stranger() {
     let (_near, far) = bench.sockets();
     let other = Network::new();
     other.near.run(|| ethtool::set_gro("near", true).unwrap()).unwrap();
-    let busy = napi_thread(&other, bench.cpu);
+    let busy = napi_thread_on(bench.cpu, &other);
     sched::set_nice(busy, Nice(-20)).unwrap();
     sched::set_nice(bench.thread, Nice(19)).unwrap();
     let elsewhere = sched::online_cpus().unwrap()[0];

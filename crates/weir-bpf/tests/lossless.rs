@@ -9,12 +9,11 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{FAR_IP4, NEAR_IP4, Network, local, wait_until};
+use common::{FAR_IP4, NEAR_IP4, Network, Raise, local, wait_until};
 use rustix::net::sockopt;
 use weir_bpf::attach::{AttachMode, DoNothing};
 use weir_bpf::gate::{Gate, Policy, QueueProbe};
 use weir_bpf::sys::link::Links;
-use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::sys::{ethtool, snmp};
 use weir_bpf::units::IfIndex;
 use weir_bpf::verdict::Verdict;
@@ -120,11 +119,6 @@ impl Bench {
         network.near.run(|| gate.detach()).unwrap();
     }
 
-    fn set_threaded(&self, value: &str) {
-        let write = || NetSysfs::open().unwrap().write("near", "threaded", value);
-        self.network.near.run(write).unwrap().unwrap();
-    }
-
     fn links<T: Send>(&self, act: impl FnOnce(&Links, IfIndex) -> T + Send) -> T {
         let near = self.network.near_ifindex;
         self.network.near.run(|| act(&Links::open().unwrap(), near)).unwrap()
@@ -134,6 +128,14 @@ impl Bench {
         let Self { network, nothing, .. } = self;
         let attach = || nothing.attach(network.near_ifindex, "near", AttachMode::Native);
         network.near.run(attach).unwrap().unwrap();
+    }
+
+    /// And has let everything pass.
+    fn assert_gate_was_there(&self) {
+        let counters = self.gate.counters().unwrap();
+        assert_eq!(counters.verdict(Verdict::Discard).packets, 0);
+        let seen = counters.total().packets;
+        assert!(seen >= CYCLES as u64 * PACKETS_PER_STATE / 2, "only {seen} packets seen");
     }
 
     /// Runs `cycle` while the stream flows, so many times; what was lost in each.
@@ -153,7 +155,7 @@ impl Bench {
             let receiving = scope.spawn(|| stream.receive(&receiver));
             scope.spawn(|| stream.send(&sender));
             // Stopped also if a cycle panics, so that the threads end.
-            let stopped = StopOnDrop(&stream);
+            let stopped = Raise(&stream.stop);
             stream.pass(PACKETS_PER_STATE);
             let mut ends = vec![(0, self.network.ring_full())];
             for number in 0..cycles {
@@ -183,14 +185,6 @@ impl Bench {
     }
 }
 
-struct StopOnDrop<'a>(&'a Stream);
-
-impl Drop for StopOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.stop.store(true, Ordering::Relaxed);
-    }
-}
-
 fn report(what: &str, losses: &[Loss]) -> Loss {
     let mut total = Loss::default();
     for (cycle, loss) in losses.iter().enumerate().filter(|(_, loss)| **loss != Loss::default()) {
@@ -211,11 +205,7 @@ fn nothing_is_lost_at(mode: AttachMode) {
         bench.detach();
         stream.pass(PACKETS_PER_STATE);
     });
-    let counters = bench.gate.counters().unwrap();
-    assert_eq!(counters.verdict(Verdict::Discard).packets, 0);
-    // The gate was really there.
-    let seen = counters.total().packets;
-    assert!(seen >= CYCLES as u64 * PACKETS_PER_STATE / 2, "only {seen} packets seen");
+    bench.assert_gate_was_there();
     assert_eq!(report(mode.description(), &lost), Loss::default());
 }
 
@@ -247,9 +237,9 @@ fn native_loses_no_more_than_a_program_that_does_nothing() {
             bench.attach_nothing();
         }
         // As the daemon does it, and puts it back before the gate goes: ADR 3.
-        bench.set_threaded("1");
+        bench.network.set_threaded("1");
         stream.pass(PACKETS_PER_STATE);
-        bench.set_threaded("0");
+        bench.network.set_threaded("0");
         if is_gate {
             bench.detach();
         } else {
@@ -257,10 +247,7 @@ fn native_loses_no_more_than_a_program_that_does_nothing() {
         }
         stream.pass(PACKETS_PER_STATE);
     });
-    let counters = bench.gate.counters().unwrap();
-    assert_eq!(counters.verdict(Verdict::Discard).packets, 0);
-    let seen = counters.total().packets;
-    assert!(seen >= CYCLES as u64 * PACKETS_PER_STATE / 2, "only {seen} packets seen");
+    bench.assert_gate_was_there();
     let of = |first: usize| both.iter().skip(first).step_by(2).copied().collect::<Vec<_>>();
     let gate = report("native XDP, the gate", &of(0));
     let nothing = report("native XDP, a program that does nothing", &of(1));

@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 
 use common::{FAR_IP4, NEAR_IP4, NEAR_IP6, Network, wait_until};
-use etherparse::{PacketBuilder, TcpHeader};
+use etherparse::TcpHeader;
 use rustix::net::{AddressFamily, SocketType, bind, connect, listen, socket};
 use weir_bpf::abi::REMEMBERED;
 use weir_bpf::attach::AttachMode;
@@ -47,18 +47,10 @@ impl Bench {
     }
 
     fn segment(&self, from: SocketAddr, to: SocketAddr, flags: u8) -> Vec<u8> {
-        let builder = PacketBuilder::ethernet2(self.network.far_mac.0, self.network.near_mac.0);
-        let builder = match (from.ip(), to.ip()) {
-            (IpAddr::V4(from), IpAddr::V4(to)) => builder.ipv4(from.octets(), to.octets(), 64),
-            (IpAddr::V6(from), IpAddr::V6(to)) => builder.ipv6(from.octets(), to.octets(), 64),
-            _ => unreachable!("one family"),
-        };
         let mut header = TcpHeader::new(from.port(), to.port(), 1, 1024);
         (header.fin, header.syn, header.rst) = (flags & 1 != 0, flags & 2 != 0, flags & 4 != 0);
         (header.psh, header.ack) = (flags & 8 != 0, flags & 16 != 0);
-        let mut packet = Vec::new();
-        builder.tcp_header(header).write(&mut packet, &[]).unwrap();
-        packet
+        self.network.segment(from.ip(), to.ip(), header)
     }
 
     /// What the gate says of these packets, one after the other on one CPU. Every one passes.

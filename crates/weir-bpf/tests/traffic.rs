@@ -16,7 +16,6 @@ use rustix::net::{AddressFamily, Protocol, RecvFlags, SocketType, sockopt};
 use weir_bpf::abi;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::snmp;
-use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::traffic::{Flaw, FlowSpec, Generator, Lengths, STAMP_LEN, Sources, Stamp, Transport};
 use weir_bpf::units::{MacAddr, PacketsPerSec};
 
@@ -36,19 +35,7 @@ fn flow(network: &Network, transport: Transport, (far, near): (&str, &str)) -> F
 
 /// Sends flows until `enough`, and returns how many packets each sent.
 fn send(network: &Network, flows: &[FlowSpec], enough: impl Fn(&Generator) -> bool) -> Vec<u64> {
-    send_with(&mut network.generator(), network, flows, enough)
-}
-
-fn send_with(
-    generator: &mut Generator,
-    network: &Network,
-    flows: &[FlowSpec],
-    enough: impl Fn(&Generator) -> bool,
-) -> Vec<u64> {
-    network.while_sent(generator, flows, None, |generator| {
-        wait_until("enough is sent", || enough(generator));
-    });
-    (0..flows.len()).map(|flow| generator.counts(flow).sent).collect()
+    network.send(&mut network.generator(), flows, enough)
 }
 
 /// A packet socket of the calling thread's namespace that gets all frames of one type.
@@ -402,13 +389,12 @@ fn sources_are_as_many_as_they_should() {
 #[test]
 fn what_finds_the_ring_full_is_not_handed_over() {
     let network = Network::new();
-    let thread = || NetSysfs::open().unwrap().write("near", "threaded", "1").unwrap();
-    network.near.run(thread).unwrap();
+    network.set_threaded("1");
     let before = network.ring_full();
     let flow = network.flow(PORT, None);
     let mut generator = network.generator();
     let enough = |generator: &Generator| generator.counts(0).refused >= 100_000;
-    send_with(&mut generator, &network, &[flow], enough);
+    network.send(&mut generator, &[flow], enough);
     let (counts, late) = (generator.counts(0), network.ring_full() - before);
     assert!(late < counts.refused / 100, "the veth refused {late} more: {counts:?}");
     let taken = || Links::open().unwrap().stats(network.near_ifindex).unwrap().rx_packets;
@@ -435,7 +421,7 @@ fn bursts_come_back_to_back_at_the_mean_rate() {
     // The CPU may be elsewhere during some, or be another test's for half of the time.
     let found = (0..5).any(|_| {
         let enough = |generator: &Generator| generator.counts(0).sent >= 3_200;
-        send_with(&mut generator, &network, std::slice::from_ref(&flow), enough);
+        network.send(&mut generator, std::slice::from_ref(&flow), enough);
         let received = all(&socket, generator.counts(0).sent);
         let times: Vec<u64> = received.iter().map(|packet| packet.stamp.unwrap().sent_ns).collect();
         let bursts: Vec<&[u64]> = times.chunks_exact(BURST.into()).collect();
@@ -468,11 +454,11 @@ fn options_come_before_a_datagram() {
     let enough = |generator: &Generator| generator.counts(0).sent >= 500;
     for flow in [flow, alone] {
         let before = counted(&network, "Ip InReceives");
-        let sent = send_with(&mut generator, &network, &[flow], enough)[0];
+        let sent = network.send(&mut generator, &[flow], enough)[0];
         assert_eq!(all(&socket, sent).len() as u64, sent);
         assert_eq!(counted(&network, "Ip InReceives") - before, sent);
     }
-    let sent = send_with(&mut generator, &network, &[bad], enough)[0];
+    let sent = network.send(&mut generator, &[bad], enough)[0];
     wait_until("all are seen", || counted(&network, "Udp InCsumErrors") == sent);
 }
 

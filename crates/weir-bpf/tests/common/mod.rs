@@ -6,9 +6,11 @@ pub mod threaded;
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use etherparse::{IpHeaders, PacketBuilder, PacketBuilderStep, TcpHeader};
 use weir_bpf::attach::AttachMode;
 use weir_bpf::gate::{Gate, Policy, QueueProbe};
 use weir_bpf::sys::ethtool;
@@ -16,6 +18,7 @@ use weir_bpf::sys::ipv6::{disable_ipv6, quiet_ipv6};
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::local_table::LocalAddresses;
 use weir_bpf::sys::netns::NetNs;
+use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::traffic::{FlowSpec, Generator};
 use weir_bpf::units::{CpuId, IfIndex, MacAddr, PacketsPerSec};
 use weir_bpf::verdict::Reason;
@@ -137,6 +140,32 @@ impl Network {
         moved[0]
     }
 
+    /// A datagram of the peer's, as it comes by Ethernet.
+    pub fn datagram(&self, to: &str, port: u16, payload: &[u8]) -> Vec<u8> {
+        let to: IpAddr = to.parse().unwrap();
+        let from = if to.is_ipv4() { FAR_IP4 } else { FAR_IP6 };
+        let mut packet = Vec::new();
+        let builder = self.packet(from.parse().unwrap(), to).udp(40_000, port);
+        builder.write(&mut packet, payload).unwrap();
+        packet
+    }
+
+    /// A TCP segment without data.
+    pub fn segment(&self, from: IpAddr, to: IpAddr, header: TcpHeader) -> Vec<u8> {
+        let mut packet = Vec::new();
+        self.packet(from, to).tcp_header(header).write(&mut packet, &[]).unwrap();
+        packet
+    }
+
+    fn packet(&self, from: IpAddr, to: IpAddr) -> PacketBuilderStep<IpHeaders> {
+        let builder = PacketBuilder::ethernet2(self.far_mac.0, self.near_mac.0);
+        match (from, to) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => builder.ipv4(from.octets(), to.octets(), 64),
+            (IpAddr::V6(from), IpAddr::V6(to)) => builder.ipv6(from.octets(), to.octets(), 64),
+            _ => unreachable!("one family"),
+        }
+    }
+
     /// Attaches it to the near end.
     pub fn attach(&self, gate: &mut Gate, mode: AttachMode) {
         self.near.run(|| gate.attach(self.near_ifindex, "near", mode)).unwrap().unwrap();
@@ -170,6 +199,24 @@ impl Network {
         generator.run_while(&self.far, cpu, body).unwrap()
     }
 
+    /// The same until enough is sent; how many packets of each flow were.
+    pub fn send(
+        &self,
+        generator: &mut Generator,
+        flows: &[FlowSpec],
+        enough: impl Fn(&Generator) -> bool,
+    ) -> Vec<u64> {
+        self.while_sent(generator, flows, None, |generator| {
+            wait_until("enough is sent", || enough(generator));
+        });
+        (0..flows.len()).map(|flow| generator.counts(flow).sent).collect()
+    }
+
+    pub fn set_threaded(&self, value: &str) {
+        let write = || NetSysfs::open().unwrap().write("near", "threaded", value).unwrap();
+        self.near.run(write).unwrap();
+    }
+
     /// Packets that found the near end's ring full, until now.
     pub fn ring_full(&self) -> u64 {
         let stats = || Links::open().unwrap().stats(self.far_ifindex).unwrap();
@@ -191,5 +238,14 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     while !condition() {
         assert!(Instant::now() < deadline, "waited in vain until {what}");
         std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Tells threads to end, also when a test fails.
+pub struct Raise<'a>(pub &'a AtomicBool);
+
+impl Drop for Raise<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }

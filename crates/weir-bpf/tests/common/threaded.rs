@@ -9,9 +9,8 @@ use rustix::process::Pid;
 use weir_bpf::attach::AttachMode;
 use weir_bpf::gate::{Gate, QueueProbe};
 use weir_bpf::input::{Input, Inputs};
-use weir_bpf::sys::napi::napi_threads;
+use weir_bpf::sys::napi::{NapiThread, napi_threads};
 use weir_bpf::sys::sched;
-use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::traffic::{FlowSpec, Generator};
 use weir_bpf::units::CpuId;
 use weir_bpf::verdict::Verdict;
@@ -39,7 +38,7 @@ impl Bench {
         let alone = alone();
         let (network, gate, probe) = Network::gated(AttachMode::Native);
         let cpu = *sched::online_cpus().unwrap().last().unwrap();
-        let thread = napi_thread(&network, cpu);
+        let thread = napi_thread_on(cpu, &network);
         let inputs = Inputs::load(&probe).unwrap();
         Self { inputs, gate, thread, cpu, network, _probe: probe, _alone: alone }
     }
@@ -103,15 +102,20 @@ impl Bench {
     }
 }
 
-/// The NAPI thread of a network's near end, on this CPU from now on.
-pub fn napi_thread(network: &Network, cpu: CpuId) -> Pid {
-    let thread = network.near.run(|| {
-        NetSysfs::open().unwrap().write("near", "threaded", "1").unwrap();
+/// The NAPI thread of a network's near end.
+pub fn napi_thread(network: &Network) -> NapiThread {
+    network.set_threaded("1");
+    let thread = || {
         let threads = || napi_threads(network.near_ifindex, "near").unwrap();
         wait_until("there is a NAPI thread", || threads().len() == 1);
-        threads()[0].pid
-    });
-    let thread = thread.unwrap();
+        threads().remove(0)
+    };
+    network.near.run(thread).unwrap()
+}
+
+/// The same, on this CPU from now on.
+pub fn napi_thread_on(cpu: CpuId, network: &Network) -> Pid {
+    let thread = napi_thread(network).pid;
     sched::set_affinity(thread, &[cpu]).unwrap();
     thread
 }

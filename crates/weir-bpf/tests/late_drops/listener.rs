@@ -11,8 +11,8 @@ use weir_bpf::sys::link::Links;
 use weir_bpf::traffic::{FlowSpec, Transport};
 use weir_bpf::verdict::Reason;
 
-use crate::common::{NEAR_IP4, wait_until};
-use crate::overload::{Bench, OVERLOAD_TIME, Row, SetOnDrop};
+use crate::common::{NEAR_IP4, Raise, wait_until};
+use crate::overload::{Bench, OVERLOAD_TIME, Row};
 
 const BACKLOG: i32 = 8;
 const ACCEPT_INTERVAL: Duration = Duration::from_millis(10);
@@ -121,7 +121,7 @@ pub fn overload(bench: &mut Bench, case: &Listening) -> Row {
     let sent = std::thread::scope(|scope| {
         scope.spawn(|| case.accept_slowly(&stop));
         scope.spawn(|| far.run(|| case.keep_connecting(&stop)).unwrap());
-        let _stop = SetOnDrop(&stop);
+        let _stop = Raise(&stop);
         let deadline = Instant::now() + OVERLOAD_TIME;
         bench.generate(1, || Instant::now() >= deadline)
     });

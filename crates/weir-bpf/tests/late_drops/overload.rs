@@ -15,7 +15,7 @@ use weir_bpf::traffic::{FlowSpec, Generator, STAMP_LEN, Stamp};
 use weir_bpf::units::{CpuId, PacketsPerSec};
 use weir_bpf::verdict::{Reason, Verdict};
 
-use crate::common::{FAR_IP4, NEAR_IP4, NEAR_IP6, Network, wait_until};
+use crate::common::{FAR_IP4, NEAR_IP4, NEAR_IP6, Network, Raise, wait_until};
 
 /// A reader takes at most 8,000 packets per second...
 const READ_INTERVAL: Duration = Duration::from_micros(125);
@@ -161,7 +161,7 @@ impl Bench {
             for socket in &case.sockets {
                 scope.spawn(|| read_slowly(socket, case.read_interval(), &stop, &read));
             }
-            let _stop = SetOnDrop(&stop);
+            let _stop = Raise(&stop);
             let deadline = Instant::now() + OVERLOAD_TIME;
             self.send(case, || Instant::now() >= deadline)
         });
@@ -303,14 +303,6 @@ impl Read {
 
     fn distinct(&self) -> u64 {
         self.sequences.lock().unwrap().len() as u64
-    }
-}
-
-pub struct SetOnDrop<'a>(pub &'a AtomicBool);
-
-impl Drop for SetOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
 
