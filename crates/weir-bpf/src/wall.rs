@@ -524,6 +524,7 @@ mod tests {
     use crate::gate::{Gate, QueueProbe};
     use crate::object::load_program;
     use crate::sys::packet::PacketSocket;
+    use crate::sys::test_support::with_pair;
 
     const OPTIONS: Options = Options {
         ring_bytes: 1 << 16,
@@ -552,10 +553,7 @@ mod tests {
             frame
         };
         let frames = [14, 60, 61, 1514, abi::WALL_HELD].map(frame);
-        let test = || {
-            let links = Links::open().unwrap();
-            links.create_veth("near", "far", None).unwrap();
-            let near = links.index("near").unwrap();
+        with_pair(|links, near, _| {
             let mut wall = Wall::load(&OPTIONS).unwrap();
             let frames = frames.each_ref().map(Vec::as_slice);
             assert_eq!(wall.release(near, &frames), [false; 5], "it is down");
@@ -569,33 +567,25 @@ mod tests {
                 let len = heard.receive(&mut buffer).unwrap();
                 assert!(buffer[..len] == **frame, "{len} bytes of {}", frame.len());
             }
-        };
-        NetNs::create().unwrap().run(test).unwrap();
+        });
     }
 
     #[test]
     fn who_has_loaded_a_wall_is_its_screen_by_whatever_name() {
-        let test = || {
-            let links = Links::open().unwrap();
-            links.create_veth("near", "far", None).unwrap();
-            let near = links.index("near").unwrap();
+        with_pair(|links, near, _| {
             let wall = Wall::load(&OPTIONS).unwrap();
             wall.attach(&[(near, "near")]).unwrap();
-            let screen = || find(&links, near).unwrap().unwrap().screen;
+            let screen = || find(links, near).unwrap().unwrap().screen;
             assert_eq!(screen(), Some(rustix::process::getpid()));
             drop(wall);
             assert_eq!(screen(), None);
-        };
-        NetNs::create().unwrap().run(test).unwrap();
+        });
     }
 
     #[test]
     fn what_runs_at_tcx_comes_before_a_wall_at_tc_but_a_gate_hands_on() {
         let probe = QueueProbe::load().unwrap();
-        let test = || {
-            let links = Links::open().unwrap();
-            links.create_veth("near", "far", None).unwrap();
-            let near = links.index("near").unwrap();
+        with_pair(|_, near, _| {
             let mut gate = Gate::load(&probe, AttachMode::Tcx).unwrap();
             gate.attach(near, "near", AttachMode::Tcx).unwrap();
             let wall = Wall::load(&OPTIONS).unwrap();
@@ -606,7 +596,6 @@ mod tests {
             let what = wall.standing().unwrap().comes_after(near).unwrap().unwrap();
             assert!(what.contains("tcx ingress, program"), "{what}");
             assert!(wall.attach(&[(near, "near")]).unwrap_err().to_string().contains(&what));
-        };
-        NetNs::create().unwrap().run(test).unwrap();
+        });
     }
 }

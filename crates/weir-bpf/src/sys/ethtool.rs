@@ -204,10 +204,9 @@ fn call<T: Argument>(operation: &'static str, ifname: &str, argument: &mut T) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::link::Links;
     use crate::sys::sched;
     use crate::sys::sysfs::NetSysfs;
-    use crate::sys::test_support::Sandbox;
+    use crate::sys::test_support::{Sandbox, with_pair};
 
     #[test]
     fn structures_have_the_kernels_sizes() {
@@ -219,39 +218,36 @@ mod tests {
 
     #[test]
     fn offloads_are_switched() {
-        Sandbox::new().run(|| {
-            Links::open().unwrap().create_veth("tool", "peer", None).unwrap();
-            assert_eq!(driver("tool").unwrap(), "veth");
+        with_pair(|_, _, _| {
+            assert_eq!(driver("near").unwrap(), "veth");
             for on in [true, false, true] {
-                set_gro("tool", on).unwrap();
-                assert_eq!(gro("tool").unwrap(), on);
-                set_tso("tool", on).unwrap();
-                assert_eq!(tso("tool").unwrap(), on);
+                set_gro("near", on).unwrap();
+                assert_eq!(gro("near").unwrap(), on);
+                set_tso("near", on).unwrap();
+                assert_eq!(tso("near").unwrap(), on);
             }
         });
     }
 
     #[test]
     fn a_veth_has_as_many_queues_as_it_is_given() {
-        Sandbox::new().run(|| {
-            Links::open().unwrap().create_veth("tool", "peer", None).unwrap();
-            let queues = || NetSysfs::open().unwrap().list("tool", "queues").unwrap().len();
+        with_pair(|_, _, _| {
+            let queues = || NetSysfs::open().unwrap().list("near", "queues").unwrap().len();
             assert_eq!(queues(), 2);
             let possible = sched::online_cpus().unwrap().len().min(2) as u32;
-            assert_eq!(receive_queues("tool").unwrap().0, 1);
-            set_queues("tool", possible).unwrap();
-            let (now, most) = receive_queues("tool").unwrap();
+            assert_eq!(receive_queues("near").unwrap().0, 1);
+            set_queues("near", possible).unwrap();
+            let (now, most) = receive_queues("near").unwrap();
             assert!(now == possible && most >= now, "{now} of {most}");
             assert_eq!(queues(), 2 * possible as usize);
-            assert!(set_queues("tool", 1 << 16).is_err());
+            assert!(set_queues("near", 1 << 16).is_err());
         });
     }
 
     #[test]
     fn vlan_offload_is_told() {
-        Sandbox::new().run(|| {
-            Links::open().unwrap().create_veth("tool", "peer", None).unwrap();
-            assert!(removes_vlan_tags("tool").unwrap());
+        with_pair(|_, _, _| {
+            assert!(removes_vlan_tags("near").unwrap());
             assert!(!removes_vlan_tags("lo").unwrap());
         });
     }

@@ -53,8 +53,7 @@ fn set(ifname: &str, key: &str, value: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::link::Links;
-    use crate::sys::test_support::{Sandbox, wait_until};
+    use crate::sys::test_support::{wait_until, with_pair};
 
     fn value(ifname: &str, key: &str) -> String {
         std::fs::read_to_string(format!("{CONF}/{ifname}/{key}")).unwrap().trim().to_owned()
@@ -62,36 +61,30 @@ mod tests {
 
     #[test]
     fn a_quiet_interface_gets_no_address_of_its_own() {
-        Sandbox::new().run(|| {
-            let links = Links::open().unwrap();
-            links.create_veth("quiet", "peer", None).unwrap();
-            quiet_ipv6("quiet").unwrap();
-            for name in ["quiet", "peer"] {
-                links.set_up(links.index(name).unwrap()).unwrap();
-            }
-            let address = |name| links.addresses(links.index(name).unwrap()).unwrap();
-            wait_until("the peer has a link-local address", || !address("peer").is_empty());
-            assert!(address("quiet").is_empty());
-            assert_eq!(value("quiet", "accept_ra"), "0");
-            assert_eq!(value("quiet", "autoconf"), "0");
-            assert_eq!(value("quiet", "router_solicitations"), "0");
-            assert_eq!(value("quiet", "dad_transmits"), "0");
+        with_pair(|links, quiet, peer| {
+            quiet_ipv6("near").unwrap();
+            links.set_up(quiet).unwrap();
+            links.set_up(peer).unwrap();
+            let addresses = |of| links.addresses(of).unwrap();
+            wait_until("the peer has a link-local address", || !addresses(peer).is_empty());
+            assert!(addresses(quiet).is_empty());
+            assert_eq!(value("near", "accept_ra"), "0");
+            assert_eq!(value("near", "autoconf"), "0");
+            assert_eq!(value("near", "router_solicitations"), "0");
+            assert_eq!(value("near", "dad_transmits"), "0");
             // A tick, which it is rounded up to.
-            let interval = value("quiet", "mldv2_unsolicited_report_interval");
+            let interval = value("near", "mldv2_unsolicited_report_interval");
             assert!((1..=10).contains(&interval.parse::<u32>().unwrap()), "{interval} ms");
-            assert_eq!(value("peer", "accept_ra"), "1");
+            assert_eq!(value("far", "accept_ra"), "1");
         });
     }
 
     #[test]
     fn disabling_removes_the_addresses() {
-        Sandbox::new().run(|| {
-            let links = Links::open().unwrap();
-            links.create_veth("six", "peer", None).unwrap();
-            let six = links.index("six").unwrap();
+        with_pair(|links, six, _| {
             links.set_up(six).unwrap();
             links.add_address(six, "fd00::1".parse().unwrap(), 64).unwrap();
-            disable_ipv6("six").unwrap();
+            disable_ipv6("near").unwrap();
             assert!(links.addresses(six).unwrap().is_empty());
         });
     }

@@ -6,18 +6,9 @@ use std::process::Command;
 
 use super::*;
 use crate::sys::ipv6::{disable_ipv6, quiet_ipv6};
-use crate::sys::test_support::{Sandbox, wait_until};
+use crate::sys::test_support::{Sandbox, wait_until, with_pair};
 
 const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 7]);
-
-fn with_pair(test: impl FnOnce(&Links, IfIndex, IfIndex) + Send) {
-    Sandbox::new().run(|| {
-        let links = Links::open().unwrap();
-        links.create_veth("near", "far", None).unwrap();
-        let (near, far) = (links.index("near").unwrap(), links.index("far").unwrap());
-        test(&links, near, far);
-    });
-}
 
 #[test]
 fn names_and_indices_agree() {

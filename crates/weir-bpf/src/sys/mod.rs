@@ -33,4 +33,4 @@ pub mod tun;
 pub mod watch;
 
 #[cfg(test)]
-mod test_support;
+pub(crate) mod test_support;

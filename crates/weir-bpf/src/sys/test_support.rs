@@ -3,7 +3,9 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use super::link::Links;
 use super::netns::NetNs;
+use crate::units::IfIndex;
 
 /// An empty network namespace.
 pub(crate) struct Sandbox {
@@ -18,6 +20,16 @@ impl Sandbox {
     pub(crate) fn run<T: Send>(&self, f: impl FnOnce() -> T + Send) -> T {
         self.ns.run(f).expect("the tests need root")
     }
+}
+
+/// In a sandbox, with a veth pair, `near` and `far`.
+pub(crate) fn with_pair<T: Send>(test: impl FnOnce(&Links, IfIndex, IfIndex) -> T + Send) -> T {
+    Sandbox::new().run(|| {
+        let links = Links::open().unwrap();
+        links.create_veth("near", "far", None).unwrap();
+        let (near, far) = (links.index("near").unwrap(), links.index("far").unwrap());
+        test(&links, near, far)
+    })
 }
 
 /// Waits until `condition` holds; fails the test after 10 s.

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
     use crate::sys::ipv6::quiet_ipv6;
     use crate::sys::link::Links;
-    use crate::sys::test_support::{Sandbox, wait_until};
+    use crate::sys::test_support::{wait_until, with_pair};
     use crate::units::MacAddr;
 
     fn readable(watch: &InterfaceWatch) -> bool {
@@ -75,13 +75,11 @@ mod tests {
         poll(&mut fds, Some(&rustix::event::Timespec::default())).unwrap() == 1
     }
 
-    fn with_pair(test: impl FnOnce(&Links, IfIndex, IfIndex) + Send) {
-        Sandbox::new().run(|| {
-            let links = Links::open().unwrap();
-            links.create_veth("near", "far", None).unwrap();
+    fn with_quiet_pair(test: impl FnOnce(&Links, IfIndex, IfIndex) + Send) {
+        with_pair(|links, near, far| {
             quiet_ipv6("near").unwrap();
             quiet_ipv6("far").unwrap();
-            test(&links, links.index("near").unwrap(), links.index("far").unwrap());
+            test(links, near, far);
         });
     }
 
@@ -100,7 +98,7 @@ mod tests {
             ("down", |links, near| links.set_down(near).unwrap()),
             ("removal", |links, near| links.delete(near).unwrap()),
         ];
-        with_pair(|links, near, _| {
+        with_quiet_pair(|links, near, _| {
             let mut watch = InterfaceWatch::open(near).unwrap();
             assert!(!readable(&watch) && !watch.changed().unwrap());
             for (name, change) in changes {
@@ -113,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_change_is_told_once_and_another_interfaces_not_at_all() {
-        with_pair(|links, near, far| {
+        with_quiet_pair(|links, near, far| {
             let mut watch = InterfaceWatch::open(near).unwrap();
             links.set_mac(near, MacAddr([2, 0, 0, 0, 0, 8])).unwrap();
             assert!(readable(&watch));
@@ -128,7 +126,7 @@ mod tests {
 
     #[test]
     fn lost_notifications_count_as_a_change() {
-        with_pair(|links, near, far| {
+        with_quiet_pair(|links, near, far| {
             let mut watch = InterfaceWatch::open(near).unwrap();
             rustix::net::sockopt::set_socket_recv_buffer_size(&watch, 1).unwrap();
             for last in 0..100 {

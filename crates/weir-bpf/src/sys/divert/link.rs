@@ -93,16 +93,13 @@ fn listed(links: &[LinkInfo], by: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::link::Links;
-    use crate::sys::test_support::Sandbox;
+    use crate::sys::test_support::with_pair;
 
     /// The development kernel has no VLANs, so the kernel's record is made up. A veth takes tags off.
     #[test]
     fn a_vlan_on_top_is_told_from_other_packets_where_its_tag_is_seen() {
-        Sandbox::new().run(|| {
-            let links = Links::open().unwrap();
-            links.create_veth("near", "far", None).unwrap();
-            let near = links.info(links.index("near").unwrap()).unwrap();
+        with_pair(|links, near, _| {
+            let near = links.info(near).unwrap();
             let kinds = |vlan_tags| {
                 let sight = Sight { vlan_tags, ..Sight::default() };
                 let found = diversions(&near, Device { rx_handler: 0, vlan_devices: 1 }, sight);

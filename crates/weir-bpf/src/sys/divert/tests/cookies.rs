@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::super::CookieFilters;
 use super::*;
 use crate::sys::sched::own_cpu_time;
-use crate::units::IfIndex;
 
 /// Docker's, but for its raw table: nothing that a request to the host itself meets.
 const DOCKER: &str = "add table ip nat; add chain ip nat PREROUTING { type nat hook prerouting priority -100; };
@@ -18,10 +17,8 @@ const DOCKER: &str = "add table ip nat; add chain ip nat PREROUTING { type nat h
 
 #[test]
 fn only_what_requests_and_their_answers_meet_keeps_the_gate_from_answering() {
-    Sandbox::new().run(|| {
-        let links = Links::open().unwrap();
-        links.create_veth("near", "far", None).unwrap();
-        let near = (links.index("near").unwrap(), "near".to_owned());
+    with_pair(|_, near, _| {
+        let near = (near, "near".to_owned());
         sh("sysctl -qw net.ipv4.tcp_syncookies=1");
         let mut filters = CookieFilters::default();
         let mut why_not = || filters.why_not(&near, false);
@@ -77,11 +74,9 @@ fn only_what_requests_and_their_answers_meet_keeps_the_gate_from_answering() {
 
 #[test]
 fn a_veth_answers_in_its_driver_if_its_peer_takes_frames() {
-    Sandbox::new().run(|| {
-        let links = Links::open().unwrap();
-        links.create_veth("near", "far", None).unwrap();
+    with_pair(|_, near, _| {
         let mut filters = CookieFilters::default();
-        let near: (IfIndex, String) = (links.index("near").unwrap(), "near".into());
+        let near = (near, "near".to_owned());
         let mut why_not = |native| filters.why_not(&near, native);
         sh("sysctl -qw net.ipv4.tcp_syncookies=1; ip link set near up; ip link set far up");
         assert_eq!(why_not(false), None);
@@ -105,12 +100,10 @@ fn a_veth_answers_in_its_driver_if_its_peer_takes_frames() {
 fn what_a_look_costs() {
     const LOOKS: u32 = 100;
     const COST_MAX: Duration = Duration::from_millis(2);
-    Sandbox::new().run(|| {
-        let links = Links::open().unwrap();
-        links.create_veth("near", "far", None).unwrap();
+    with_pair(|_, near, _| {
         sh("sysctl -qw net.ipv4.tcp_syncookies=1; ip link set near up; ip link set far up;
             ethtool -K far gro on");
-        let near: (IfIndex, String) = (links.index("near").unwrap(), "near".into());
+        let near = (near, "near".to_owned());
         let mut filters = CookieFilters::default();
         assert_eq!(filters.why_not(&near, true), None);
         let begun = own_cpu_time();

@@ -15,12 +15,9 @@ fn named(interface: &str) -> Interface {
 
 #[test]
 fn ipv6_that_is_off_drops_what_is_for_other_interfaces_addresses() {
-    Sandbox::new().run(|| {
-        let links = Links::open().unwrap();
-        links.create_veth("near", "far", None).unwrap();
-        for name in ["near", "far"] {
-            links.set_up(links.index(name).unwrap()).unwrap();
-        }
+    with_pair(|links, near, far| {
+        links.set_up(near).unwrap();
+        links.set_up(far).unwrap();
         let told = || {
             let found = Filters::default().read(&[named("near")]);
             found.into_iter().filter(|line| line.contains("IPv6")).collect::<Vec<_>>()
@@ -40,9 +37,10 @@ fn ipv6_that_is_off_drops_what_is_for_other_interfaces_addresses() {
 
 #[test]
 fn rules_of_another_interface_are_those_of_its_own() {
-    Sandbox::new().run(|| {
-        Links::open().unwrap().create_veth("near", "far", None).unwrap();
-        sh("nft 'table netdev n { chain c { type filter hook ingress device far priority 0; drop; }; }'");
+    with_pair(|_, _, _| {
+        sh(
+            "nft 'table netdev n { chain c { type filter hook ingress device far priority 0; drop; }; }'",
+        );
         let mut filters = Filters::default();
         let mut told = |name: &str| {
             filters.read(&[named(name)]).iter().any(|line| line.contains("table netdev n"))
@@ -54,8 +52,7 @@ fn rules_of_another_interface_are_those_of_its_own() {
 /// The kernel drops what comes from there; the gate knows single addresses.
 #[test]
 fn own_prefixes_are_no_sources() {
-    Sandbox::new().run(|| {
-        Links::open().unwrap().create_veth("near", "far", None).unwrap();
+    with_pair(|_, _, _| {
         let told = || Filters::default().read(&[named("near")]);
         sh("ip link set lo up");
         assert_eq!(told(), [] as [&str; 0]);

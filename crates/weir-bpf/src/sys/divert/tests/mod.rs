@@ -16,7 +16,7 @@ use super::kind::DiversionKind;
 use super::{DiversionWatch, Sight};
 use crate::object::{load_program, owned};
 use crate::sys::link::Links;
-use crate::sys::test_support::{Sandbox, sh, try_sh};
+use crate::sys::test_support::{Sandbox, sh, try_sh, with_pair};
 
 /// A namespace with a veth pair `near` and `far`, both up, in the thread that runs the test.
 fn with_watch(test: impl FnOnce(&mut DiversionWatch) + Send) {
@@ -25,14 +25,11 @@ fn with_watch(test: impl FnOnce(&mut DiversionWatch) + Send) {
 
 /// The same of a gate that may ask conntrack.
 fn with_watch_of(connections: bool, test: impl FnOnce(&mut DiversionWatch) + Send) {
-    Sandbox::new().run(|| {
-        let links = Links::open().unwrap();
-        links.create_veth("near", "far", None).unwrap();
-        for name in ["near", "far"] {
-            links.set_up(links.index(name).unwrap()).unwrap();
-        }
+    with_pair(|links, near, far| {
+        links.set_up(near).unwrap();
+        links.set_up(far).unwrap();
         let sight = Sight { connections, protocol: true, ..Sight::default() };
-        let mut watch = DiversionWatch::open(links.index("near").unwrap(), sight).unwrap();
+        let mut watch = DiversionWatch::open(near, sight).unwrap();
         assert_eq!(watch.read(&[]), [], "nothing diverts in an empty namespace");
         test(&mut watch);
     });
