@@ -193,55 +193,53 @@ mod tests {
 
     use super::*;
 
+    /// In a network namespace of its own, with these rules of nft's.
+    fn with_diverting(rules: &str, test: impl FnOnce(&mut Diverting) + Send) {
+        let run = || {
+            let links = Links::open().unwrap();
+            links.create_veth("near", "far", None).unwrap();
+            nft(rules);
+            let near = links.index("near").unwrap();
+            test(&mut Diverting::open(near, Sight::at_tc(), 0).unwrap());
+        };
+        NetNs::create().unwrap().run(run).unwrap();
+    }
+
     #[test]
     fn what_has_changed_and_is_not_read_passes_everything() {
-        NetNs::create()
-            .unwrap()
-            .run(|| {
-                let links = Links::open().unwrap();
-                links.create_veth("near", "far", None).unwrap();
-                // As many as make a look expensive.
-                let rules = "add rule inet t c meta mark 1 counter accept\n".repeat(5000);
-                nft(&format!("add table inet t\nadd chain inet t c\n{rules}"));
-                let mut diverting =
-                    Diverting::open(links.index("near").unwrap(), Sight::at_tc(), 0).unwrap();
-                assert!(!diverting.passes_all(), "{:?}", diverting.found());
-                let mut rests = || {
-                    diverting.watch.read(&[]);
-                    diverting.watch.rested_at() > Instant::now()
-                };
-                assert!((0..5).any(|_| rests()), "after such a look");
-                // However long nft(8) takes.
-                diverting.watch.rest_for(Duration::from_secs(60));
-                nft("add rule inet t c meta mark 2 counter accept");
-                assert!(!diverting.follow().unwrap(), "no look before it has rested");
-                assert!(diverting.passes_all(), "{:?}", diverting.found());
-                diverting.watch.rest_for(Duration::ZERO);
-                assert!(diverting.follow().unwrap());
-                assert!(!diverting.passes_all(), "{:?}", diverting.found());
-            })
-            .unwrap();
+        // As many as make a look expensive.
+        let rules = "add rule inet t c meta mark 1 counter accept\n".repeat(5000);
+        let rules = format!("add table inet t\nadd chain inet t c\n{rules}");
+        with_diverting(&rules, |diverting| {
+            assert!(!diverting.passes_all(), "{:?}", diverting.found());
+            let mut rests = || {
+                diverting.watch.read(&[]);
+                diverting.watch.rested_at() > Instant::now()
+            };
+            assert!((0..5).any(|_| rests()), "after such a look");
+            // However long nft(8) takes.
+            diverting.watch.rest_for(Duration::from_secs(60));
+            nft("add rule inet t c meta mark 2 counter accept");
+            assert!(!diverting.follow().unwrap(), "no look before it has rested");
+            assert!(diverting.passes_all(), "{:?}", diverting.found());
+            diverting.watch.rest_for(Duration::ZERO);
+            assert!(diverting.follow().unwrap());
+            assert!(!diverting.passes_all(), "{:?}", diverting.found());
+        });
     }
 
     #[test]
     fn a_look_that_took_long_is_rested_from_and_the_gate_believes_meanwhile() {
         const REST: Duration = Duration::from_secs(20);
-        NetNs::create()
-            .unwrap()
-            .run(|| {
-                let links = Links::open().unwrap();
-                links.create_veth("near", "far", None).unwrap();
-                let near = links.index("near").unwrap();
-                let mut diverting = Diverting::open(near, Sight::at_tc(), 0).unwrap();
-                diverting.watch.rest_for(REST);
-                for asleep in [false, true] {
-                    diverting.set_asleep(asleep);
-                    assert!(!diverting.follow().unwrap());
-                    assert!(diverting.look_due() > Instant::now() + REST / 2);
-                    assert!(diverting.due() < Instant::now() + BELIEVED);
-                }
-            })
-            .unwrap();
+        with_diverting("", |diverting| {
+            diverting.watch.rest_for(REST);
+            for asleep in [false, true] {
+                diverting.set_asleep(asleep);
+                assert!(!diverting.follow().unwrap());
+                assert!(diverting.look_due() > Instant::now() + REST / 2);
+                assert!(diverting.due() < Instant::now() + BELIEVED);
+            }
+        });
     }
 
     fn nft(script: &str) {

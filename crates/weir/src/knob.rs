@@ -357,28 +357,37 @@ pub fn ended(thread: &Task) -> Error {
 
 #[cfg(test)]
 pub mod tests {
+    use std::rc::Rc;
+
     use weir_bpf::sys::ethtool;
     use weir_bpf::sys::link::Links;
     use weir_bpf::sys::netns::NetNs;
+    use weir_bpf::units::IfIndex;
 
     use super::*;
 
     const NAME: &str = "wt-knob";
 
-    /// In a network namespace of its own, with an interface that is polled by a thread.
-    pub fn with_thread(test: impl FnOnce(&Host, &Task, Pid) + Send) {
+    /// In a network namespace of its own, with an interface that is polled by threads.
+    pub fn with_polled(name: &str, test: impl FnOnce(&Rc<Host>, IfIndex) + Send) {
         let tested = NetNs::create().unwrap().run(|| {
-            let host = Host::open().unwrap();
+            let host = Rc::new(Host::open().unwrap());
             let links = Links::open().unwrap();
-            links.create_veth(NAME, "peer", None).unwrap();
-            let ifindex = links.index(NAME).unwrap();
-            ethtool::set_gro(NAME, true).unwrap();
+            links.create_veth(name, "peer", None).unwrap();
+            let ifindex = links.index(name).unwrap();
+            ethtool::set_gro(name, true).unwrap();
             links.set_up(ifindex).unwrap();
-            host.sysfs.write(NAME, THREADED, "1").unwrap();
-            let pid = weir_bpf::sys::napi::napi_threads(ifindex, NAME).unwrap()[0].pid;
-            test(&host, &Task::napi_thread(pid.as_raw_nonzero().get()).unwrap(), pid);
+            host.sysfs.write(name, THREADED, "1").unwrap();
+            test(&host, ifindex);
         });
         tested.unwrap();
+    }
+
+    pub fn with_thread(test: impl FnOnce(&Host, &Task, Pid) + Send) {
+        with_polled(NAME, |host, ifindex| {
+            let pid = weir_bpf::sys::napi::napi_threads(ifindex, NAME).unwrap()[0].pid;
+            test(host, &Task::napi_thread(pid.as_raw_nonzero().get()).unwrap(), pid);
+        });
     }
 
     /// A third value needs a kernel that knows one; here it is weir's record that has others.

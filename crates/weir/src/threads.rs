@@ -196,36 +196,16 @@ impl NapiThreads {
 mod tests {
     use weir_bpf::alarm::Alarm;
     use weir_bpf::gate::QueueProbe;
-    use weir_bpf::sys::ethtool;
-    use weir_bpf::sys::link::Links;
-    use weir_bpf::sys::netns::NetNs;
-    use weir_bpf::units::CpuId;
+    use weir_bpf::units::{CpuId, Nice};
 
     use super::*;
-    use weir_bpf::units::Nice;
-
-    use crate::host::Host;
+    use crate::knob::tests::with_polled;
     use crate::shares::ShareSettings;
     use crate::statefile::State;
 
-    /// In a network namespace of its own, with an interface that is polled by threads.
-    fn with_threads(test: impl FnOnce(&Rc<Host>, IfIndex) + Send) {
-        let tested = NetNs::create().unwrap().run(|| {
-            let host = Rc::new(Host::open().unwrap());
-            let links = Links::open().unwrap();
-            links.create_veth("wt-threads", "peer", None).unwrap();
-            let ifindex = links.index("wt-threads").unwrap();
-            ethtool::set_gro("wt-threads", true).unwrap();
-            links.set_up(ifindex).unwrap();
-            host.sysfs.write("wt-threads", "threaded", "1").unwrap();
-            test(&host, ifindex);
-        });
-        tested.unwrap();
-    }
-
     #[test]
     fn a_thread_that_cannot_be_set_up_is_as_before_however_often_it_is_tried() {
-        with_threads(|host, ifindex| {
+        with_polled("wt-threads", |host, ifindex| {
             let state =
                 State::new(&host.key(ifindex), "wt-threads", Task::current().unwrap()).unwrap();
             let journal = Journal::start(host, state).unwrap();
@@ -249,7 +229,7 @@ mod tests {
     /// The threads of most drivers live on while the interface is down, though the kernel lists none.
     #[test]
     fn a_thread_that_is_not_listed_for_a_while_is_as_before_meanwhile_and_in_the_end() {
-        with_threads(|host, ifindex| {
+        with_polled("wt-threads", |host, ifindex| {
             let state = State::new(&host.key(ifindex), "wt-threads", Task::current().unwrap());
             let journal = Journal::start(host, state.unwrap()).unwrap();
             let settings = ThreadSettings { weight: ThreadWeight::Governed, cpus: None };
@@ -279,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_thread_whose_governor_has_ended_is_governed_anew() {
-        with_threads(|host, ifindex| {
+        with_polled("wt-threads", |host, ifindex| {
             let probe = QueueProbe::load().unwrap();
             let alarm = Alarm::of(&probe).unwrap();
             let governors = Governors::start(
