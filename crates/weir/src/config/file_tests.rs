@@ -138,7 +138,11 @@ fn shares_are_read_with_their_lines() {
 
 #[test]
 fn a_wrong_share_is_named_with_its_line_and_what_is_allowed() {
-    let entry = "[[shares.weight]]";
+    let is_said = |line: usize, text: &str, said: &str| {
+        let said_of = problems(text);
+        assert!(said_of.starts_with(&format!("w.toml:{line}: ")), "{text}: {said_of}");
+        assert!(said_of.contains(said) && !said_of.contains('\n'), "{text}: {said_of}");
+    };
     for (line, text, said) in [
         (1, "shares = 3", "write a section, [shares]"),
         (2, "[shares]\nenforce = \"true\"", "enforce = \"true\": write it without quotes"),
@@ -166,74 +170,32 @@ fn a_wrong_share_is_named_with_its_line_and_what_is_allowed() {
         (2, "[shares]\nweight = 4", "[[shares.weight]], for each weight"),
         (2, "[shares]\nweight = [4]", "[[shares.weight]], for each weight"),
         (1, "[shares.weight]\nport = 53", "[[shares.weight]], for each weight"),
-        (
-            1,
-            &format!("{entry}\nweight = 4"),
-            "write whose weight it is: one of port, process, unit, cgroup, kind",
-        ),
-        (
-            1,
-            &format!("{entry}\nport = 53\nkind = \"udp\"\nweight = 4"),
-            "a weight has exactly one of port, process,",
-        ),
-        (1, &format!("{entry}\nport = 53"), "write the weight itself, such as weight = 4"),
-        (
-            3,
-            &format!("{entry}\nport = 53\nweight = 0"),
-            "weight = 0: write a number from 0.001 to 1000",
-        ),
-        (
-            3,
-            &format!("{entry}\nport = 53\nweight = \"4\""),
-            "weight = \"4\": write it without quotes",
-        ),
-        (3, &format!("{entry}\nport = 53\nweight = inf"), "weight = inf: write a number"),
-        (3, &format!("{entry}\nport = 53\nweight = []"), "weight = []: write a number"),
-        (
-            2,
-            &format!("{entry}\nport = 0\nweight = 4"),
-            "port = 0: write a port's number from 1 to 65535",
-        ),
-        (
-            2,
-            &format!("{entry}\nport = \"53\"\nweight = 4"),
-            "port = \"53\": write it without quotes",
-        ),
-        (
-            2,
-            &format!("{entry}\nprocess = \"a-process-of-this-name\"\nweight = 4"),
-            "of at most 15 bytes",
-        ),
-        (
-            2,
-            &format!("{entry}\nunit = \"named\"\nweight = 4"),
-            "unit = \"named\": write a systemd unit with its",
-        ),
-        (
-            2,
-            &format!("{entry}\ncgroup = \"user.slice\"\nweight = 4"),
-            "cgroup = \"user.slice\": write a control",
-        ),
-        (
-            2,
-            &format!("{entry}\nkind = \"other\"\nweight = 4"),
-            "kind = \"other\": write a kind of channel: udp, ",
-        ),
-        (2, &format!("{entry}\nkind = udp\nweight = 4"), ""),
-        (
-            3,
-            &format!("{entry}\nport = 53\nwait = 4\nweight = 4"),
-            "there is no setting \"wait\" of a weight; ",
-        ),
+    ] {
+        is_said(line, text, said);
+    }
+    for (line, weight, said) in [
+        (1, "weight = 4", "write whose weight it is: one of port, process, unit, cgroup, kind"),
+        (1, "port = 53\nkind = \"udp\"\nweight = 4", "a weight has exactly one of port, process,"),
+        (1, "port = 53", "write the weight itself, such as weight = 4"),
+        (3, "port = 53\nweight = 0", "weight = 0: write a number from 0.001 to 1000"),
+        (3, "port = 53\nweight = \"4\"", "weight = \"4\": write it without quotes"),
+        (3, "port = 53\nweight = inf", "weight = inf: write a number"),
+        (3, "port = 53\nweight = []", "weight = []: write a number"),
+        (2, "port = 0\nweight = 4", "port = 0: write a port's number from 1 to 65535"),
+        (2, "port = \"53\"\nweight = 4", "port = \"53\": write it without quotes"),
+        (2, "process = \"a-process-of-this-name\"\nweight = 4", "of at most 15 bytes"),
+        (2, "unit = \"named\"\nweight = 4", "unit = \"named\": write a systemd unit with its"),
+        (2, "cgroup = \"user.slice\"\nweight = 4", "cgroup = \"user.slice\": write a control"),
+        (2, "kind = \"other\"\nweight = 4", "kind = \"other\": write a kind of channel: udp, "),
+        (2, "kind = udp\nweight = 4", ""),
+        (3, "port = 53\nwait = 4\nweight = 4", "there is no setting \"wait\" of a weight; "),
         (
             5,
-            &format!("{entry}\nport = 53\nweight = 4\n\n{entry}\nport = 53\nweight = 5"),
+            "port = 53\nweight = 4\n\n[[shares.weight]]\nport = 53\nweight = 5",
             "port 53 has a weight already, from line 1 on",
         ),
     ] {
-        let said_of = problems(text);
-        assert!(said_of.starts_with(&format!("w.toml:{line}: ")), "{text}: {said_of}");
-        assert!(said_of.contains(said) && !said_of.contains('\n'), "{text}: {said_of}");
+        is_said(line, &format!("[[shares.weight]]\n{weight}"), said);
     }
     // All at once, with the rest of the file's.
     let text = "nice = 99\n[shares]\ncontrol = 1\n[[shares.weight]]\nport = 0\nweight = -1\n[[shares.weight]]\n";
