@@ -21,8 +21,7 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
             vec![((Livelock, Measured, Cures), ["97% of CPU 1", "", "sudo weir run eth0"])],
         ),
         (
-            change(|host| {
-                *host = livelock(0.97);
+            changed(livelock(0.97), |host| {
                 (host.interfaces[0].queues, host.interfaces[0].queues_max) = (Some(1), Some(8));
             }),
             vec![
@@ -34,8 +33,7 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
             ],
         ),
         (
-            change(|host| {
-                *host = livelock(0.0);
+            changed(livelock(0.0), |host| {
                 host.cpus[1].napi_threads = 1.04;
                 (host.interfaces[0].queues, host.interfaces[0].queues_max) = (Some(1), Some(1));
             }),
@@ -46,8 +44,7 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
         ),
         // weir switches RPS off.
         (
-            change(|host| {
-                *host = livelock(0.0);
+            changed(livelock(0.0), |host| {
                 host.cpus[1].napi_threads = 1.04;
                 host.protected = vec!["eth0".into()];
                 (host.interfaces[0].queues, host.interfaces[0].queues_max) = (Some(1), Some(1));
@@ -56,8 +53,7 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
         ),
         // More queues would not help.
         (
-            change(|host| {
-                *host = livelock(0.0);
+            changed(livelock(0.0), |host| {
                 host.cpus[1].napi_threads = 1.04;
                 (host.interfaces[0].queues, host.interfaces[0].queues_max) = (Some(2), Some(4));
             }),
@@ -68,8 +64,7 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
         ),
         // A router at its limit.
         (
-            change(|host| {
-                *host = livelock(0.97);
+            changed(livelock(0.97), |host| {
                 host.sockets = healthy().sockets;
                 host.ip = Some(IpReading { received_pps: 800_000.0, forwarded_pps: 790_000.0 });
             }),
@@ -138,8 +133,7 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
             vec![((SocketFull, Likely, No), ["bursts", "named", "net.core.rmem_max=524288"])],
         ),
         (
-            change(|host| {
-                *host = losing(|socket| socket.owners.clear());
+            changed(losing(|socket| socket.owners.clear()), |host| {
                 host.unseen = vec![format!("{OWNERS} (run it as root)")];
             }),
             vec![(
@@ -153,8 +147,7 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
             vec![((SocketFull, Possible, Contains), ["cannot be seen", "", "io_uring"])],
         ),
         (
-            change(|host| {
-                *host = losing(owner(0.3, 0.0));
+            changed(losing(owner(0.3, 0.0)), |host| {
                 let udp = host.udp.as_mut().unwrap();
                 (udp.memory_pps, udp.queue_full_pps) = (9_000.0, 0.0);
                 udp.memory_pages = Some(395);
@@ -166,8 +159,7 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
         ),
         // As Linux 6.18 does: counted nowhere but at the socket.
         (
-            change(|host| {
-                *host = losing(owner(0.3, 0.0));
+            changed(losing(owner(0.3, 0.0)), |host| {
                 let udp = host.udp.as_mut().unwrap();
                 (udp.queue_full_pps, udp.memory_pages) = (0.0, Some(u64::MAX));
                 udp.memory_limit_pages = Some([100, 200, u64::MAX]);
@@ -178,8 +170,7 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
             )],
         ),
         (
-            change(|host| {
-                *host = losing(owner(0.3, 0.0));
+            changed(losing(owner(0.3, 0.0)), |host| {
                 let udp = host.udp.as_mut().unwrap();
                 (udp.queue_full_pps, udp.memory_limit_pages) = (0.0, None);
             }),
@@ -187,24 +178,21 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
         ),
         // A filter of its own; told in a note.
         (
-            change(|host| {
-                *host = losing(owner(0.3, 0.0));
+            changed(losing(owner(0.3, 0.0)), |host| {
                 host.udp.as_mut().unwrap().queue_full_pps = 0.0;
             }),
             vec![],
         ),
         // Which hides nobody's full queue.
         (
-            change(|host| {
-                *host = losing(owner(0.0, 0.0));
+            changed(losing(owner(0.0, 0.0)), |host| {
                 host.sockets.as_mut().unwrap().push(filtered());
             }),
             vec![((SocketFull, Likely, Contains), ["9,000 packets/s", "named", "/proc/812/stack"])],
         ),
         // Nor is its own queue one, if it drops less.
         (
-            change(|host| {
-                *host = losing(owner(0.0, 0.0));
+            changed(losing(owner(0.0, 0.0)), |host| {
                 let filtered = SocketReading { drop_pps: 1_500.0, ..filtered() };
                 host.sockets.as_mut().unwrap().push(filtered);
             }),
@@ -217,8 +205,7 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
         ),
         // Told in a note.
         (
-            change(|host| {
-                *host = losing(owner(0.3, 0.0));
+            changed(losing(owner(0.3, 0.0)), |host| {
                 let udp = host.udp.as_mut().unwrap();
                 (udp.queue_full_pps, udp.checksum_pps) = (0.0, 9_000.0);
             }),
@@ -226,8 +213,7 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
         ),
         // Hardly anything is received on its CPU: it is other processes that have it.
         (
-            change(|host| {
-                *host = losing(owner(0.05, 0.9));
+            changed(losing(owner(0.05, 0.9)), |host| {
                 host.cpus[0] = CpuReading { softirq: 0.02, ..CpuReading::default() };
             }),
             vec![((SocketFull, Likely, Contains), ["other processes have", "named", "CPUWeight="])],
@@ -243,8 +229,7 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
         ),
         // Once in four seconds.
         (
-            change(|host| {
-                *host = losing(|socket| socket.drop_pps = 0.25);
+            changed(losing(|socket| socket.drop_pps = 0.25), |host| {
                 host.udp.as_mut().unwrap().queue_full_pps = 0.25;
             }),
             vec![],
@@ -342,8 +327,7 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
         ),
         // Other network namespaces' trouble.
         (
-            change(|host| {
-                *host = livelock(0.97);
+            changed(livelock(0.97), |host| {
                 host.interfaces[0].receive_pps = 10.0;
                 host.cpus[1].backlog_drop_pps = 100.0;
             }),

@@ -87,7 +87,10 @@ fn losing(change: impl FnOnce(&mut SocketReading)) -> Reading {
 }
 
 fn change(change: impl FnOnce(&mut Reading)) -> Reading {
-    let mut reading = healthy();
+    changed(healthy(), change)
+}
+
+fn changed(mut reading: Reading, change: impl FnOnce(&mut Reading)) -> Reading {
     change(&mut reading);
     reading
 }
@@ -171,57 +174,45 @@ fn what_is_lost_but_not_for_want_of_room_is_told_with_its_cause() {
 /// to, only they send.
 #[test]
 fn each_packet_is_counted_once_and_weir_runs_where_most_go_to_sockets() {
-    let interface =
-        |name: &str, receive_pps, lower: &[&str], master: Option<&str>| InterfaceReading {
-            name: name.into(),
-            takes_gate: true,
-            receive_pps,
-            lower: lower.iter().map(|&name| name.into()).collect(),
-            master: master.map(Into::into),
-            outside: !name.starts_with("veth") && name != "docker0",
-            ..InterfaceReading::default()
-        };
-    let hosts = [
+    // Name, packets per second, what it is on top of, its master.
+    type Interface = (&'static str, f64, &'static [&'static str], &'static str);
+    let interface = |&(name, receive_pps, lower, master): &Interface| InterfaceReading {
+        name: name.into(),
+        takes_gate: true,
+        receive_pps,
+        lower: lower.iter().map(|&name| name.into()).collect(),
+        master: Some(master.to_owned()).filter(|master| !master.is_empty()),
+        outside: !name.starts_with("veth") && name != "docker0",
+        ..InterfaceReading::default()
+    };
+    let hosts: [(&str, &[Interface]); 6] = [
         (
             "bond0",
-            vec![
-                interface("eth0", 500e3, &[], Some("bond0")),
-                interface("eth1", 300e3, &[], Some("bond0")),
-                interface("bond0", 800e3, &["eth0", "eth1"], None),
+            &[
+                ("eth0", 500e3, &[], "bond0"),
+                ("eth1", 300e3, &[], "bond0"),
+                ("bond0", 800e3, &["eth0", "eth1"], ""),
             ],
         ),
         (
             "br0",
-            vec![
-                interface("eth0", 500e3, &[], Some("br0")),
-                interface("eth1", 300e3, &[], None),
-                interface("br0", 500e3, &["eth0"], None),
-            ],
+            &[("eth0", 500e3, &[], "br0"), ("eth1", 300e3, &[], ""), ("br0", 500e3, &["eth0"], "")],
         ),
-        (
-            "eth0.7",
-            vec![interface("eth0", 800e3, &[], None), interface("eth0.7", 700e3, &["eth0"], None)],
-        ),
-        (
-            "ppp0",
-            vec![interface("eth0", 800e3, &[], None), interface("ppp0", 800e3, &["eth0"], None)],
-        ),
+        ("eth0.7", &[("eth0", 800e3, &[], ""), ("eth0.7", 700e3, &["eth0"], "")]),
+        ("ppp0", &[("eth0", 800e3, &[], ""), ("ppp0", 800e3, &["eth0"], "")]),
+        ("eth0", &[("eth0", 800e3, &[], ""), ("eth0.7", 100e3, &["eth0"], "")]),
         (
             "eth0",
-            vec![interface("eth0", 800e3, &[], None), interface("eth0.7", 100e3, &["eth0"], None)],
-        ),
-        (
-            "eth0",
-            vec![
-                interface("veth1", 600e3, &[], Some("docker0")),
-                interface("eth0", 200e3, &[], None),
-                interface("docker0", 600e3, &["veth1"], None),
+            &[
+                ("veth1", 600e3, &[], "docker0"),
+                ("eth0", 200e3, &[], ""),
+                ("docker0", 600e3, &["veth1"], ""),
             ],
         ),
     ];
     for (best, interfaces) in hosts {
         let mut host = livelock(0.97);
-        host.interfaces = interfaces;
+        host.interfaces = interfaces.iter().map(interface).collect();
         assert_eq!(host.receive_pps(), 800e3);
         let diagnosis = Diagnosis::of(&host);
         let advice = &diagnosis.findings[0].advice[0];
