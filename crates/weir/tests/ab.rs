@@ -83,8 +83,7 @@ fn a_slice_ends_with_whoever_compares() {
 
 #[test]
 fn why_a_slice_fails_is_told() {
-    let network = Network::ipv4_only();
-    let _daemon = Daemon::start(&network, &["--attach", "tc"]);
+    let (network, _daemon) = protected_ipv4(&["--attach", "tc"]);
     let failed = network.weir(&["run", NEAR, "--ab", "1s"]);
     let failed = failure(&failed, 1);
     assert!(

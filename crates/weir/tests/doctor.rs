@@ -19,7 +19,6 @@ use serde_json::Value;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::sock_diag::{LocalSocket, SocketDiag, SocketKind};
-use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::traffic::{FlowSpec, Sources, Transport};
 use weir_bpf::units::Nice;
 
@@ -100,11 +99,6 @@ impl Host {
         self.network.flow(PORT, rate)
     }
 
-    fn near(&self, attribute: &str, value: &str) {
-        let write = || NetSysfs::open().unwrap().write(NEAR, attribute, value).unwrap();
-        self.network.near.run(write).unwrap();
-    }
-
     fn sh(&self, script: &str) -> String {
         sh(&self.network, script)
     }
@@ -152,7 +146,7 @@ fn what_weir_discards_is_told_with_where_to_look() {
 fn livelock_is_found_with_what_it_costs_whom() {
     let host = Host::new();
     let _server = host.memcached(&["-U", &PORT.to_string()]);
-    host.near("queues/rx-0/rps_cpus", &format!("{:x}", 1 << host.cpus.cpu.0));
+    host.network.write("queues/rx-0/rps_cpus", &format!("{:x}", 1 << host.cpus.cpu.0));
     let finding = host.finds("livelock", &[host.flow(None)]);
     says(&finding, "what", &format!("packets/s by {NEAR}"));
     says(&finding, "what", &host.cpus.cpu.to_string());

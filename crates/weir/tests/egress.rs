@@ -302,11 +302,7 @@ fn what_goes_another_way_by_its_type_of_service_passes() {
 fn what_goes_another_way_by_its_flow_label_passes() {
     const SENT: u64 = 8;
     let router = router(SLOW);
-    let mac = |name| {
-        let links = Links::open().unwrap();
-        links.mac(links.index(name).unwrap()).unwrap()
-    };
-    let [far2, far3] = router.network.far.run(|| [FAR2, "far3"].map(mac)).unwrap();
+    let [far2, far3] = [FAR2, "far3"].map(|name| mac(&router.network.far, name));
     sh(
         &router.network,
         &format!(

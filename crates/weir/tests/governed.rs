@@ -20,7 +20,6 @@ use serde_json::Value;
 use weir_bpf::alarm::{Alarm, Cause};
 use weir_bpf::sys::sched::{self, SchedPolicy};
 use weir_bpf::sys::stat::Stat;
-use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::traffic::{FlowSpec, Generator, Sources, Transport};
 use weir_bpf::units::{CpuId, Nice};
 
@@ -138,6 +137,13 @@ impl Host {
     }
 }
 
+/// A host, and the daemon on it.
+fn governed(options: &[&str]) -> (Host, Daemon) {
+    let host = Host::new();
+    let daemon = host.start(options);
+    (host, daemon)
+}
+
 fn reader(socket: UdpSocket, cpu: CpuId) -> Owned {
     let mut command = Command::new("cat");
     Owned::start_on(cpu, command.stdin(OwnedFd::from(socket)).stdout(Stdio::null()))
@@ -145,8 +151,7 @@ fn reader(socket: UdpSocket, cpu: CpuId) -> Owned {
 
 #[test]
 fn at_rest_everything_sleeps_and_packets_are_only_counted() {
-    let host = Host::new();
-    let daemon = host.start(&[]);
+    let (host, daemon) = governed(&[]);
     host.wait_for_rest();
     wait_until("the gate sleeps", || host.gate_sleeps());
     let reader = reader(host.bind(LIVE_PORT), host.cpu);
@@ -167,8 +172,7 @@ fn at_rest_everything_sleeps_and_packets_are_only_counted() {
 /// Also while the law sleeps, and nobody watches the scheduler.
 #[test]
 fn what_receiving_takes_is_known_at_all_times() {
-    let host = Host::new();
-    let daemon = host.start(&[]);
+    let (host, daemon) = governed(&[]);
     host.wait_for_rest();
     host.while_sending(&[host.flow(CLOSED_PORT, 50_000.0)], |_| {
         let (mut last, mut seconds) = (None, 0);
@@ -196,8 +200,7 @@ fn what_receiving_takes_is_known_at_all_times() {
 
 #[test]
 fn a_full_queue_wakes_the_gate_and_calm_puts_it_to_sleep_again() {
-    let host = Host::new();
-    let daemon = host.start(&[]);
+    let (host, daemon) = governed(&[]);
     let _full = host.bind(FULL_PORT);
     let flood = [host.flow(FULL_PORT, 50_000.0)];
     for round in 1..=2 {
@@ -217,8 +220,7 @@ fn a_full_queue_wakes_the_gate_and_calm_puts_it_to_sleep_again() {
 /// No tracepoint tells of it, and user space, which is stopped here, counts but each second.
 #[test]
 fn a_listener_that_is_full_wakes_the_gate_in_the_kernel() {
-    let host = Host::new();
-    let daemon = host.start(&[]);
+    let (host, daemon) = governed(&[]);
     let listener = host.network.near.run(|| TcpListener::bind((NEAR_IP, LIVE_PORT)).unwrap());
     let listener = listener.unwrap();
     rustix::net::listen(&listener, 1).unwrap();
@@ -242,17 +244,12 @@ fn a_listener_that_is_full_wakes_the_gate_in_the_kernel() {
 
 #[test]
 fn somebody_who_watches_wakes_the_counters() {
-    let host = Host::new();
-    let daemon = host.start(&[]);
+    let (host, daemon) = governed(&[]);
     let _live = host.bind(LIVE_PORT);
     wait_until("the gate sleeps", || host.gate_sleeps());
     let trickle = [host.flow(LIVE_PORT, 500.0)];
     host.while_sending(&trickle, |_| {
-        let seen = || {
-            let shown = host.network.weir(&["channels", "--json"]);
-            assert!(shown.status.success(), "{shown:?}");
-            String::from_utf8(shown.stdout).unwrap().contains(&LIVE_PORT.to_string())
-        };
+        let seen = || host.network.says(&["channels", "--json"]).contains(&LIVE_PORT.to_string());
         wait_until("the socket's channel is listed", seen);
     });
     wait_until("the gate sleeps again", || host.gate_sleeps());
@@ -262,14 +259,12 @@ fn somebody_who_watches_wakes_the_counters() {
 /// Who watches has woken the gate already, and nothing would wake the governor, if the gate did not tell it again.
 #[test]
 fn under_a_flood_the_governor_acts_while_somebody_watches() {
-    let host = Host::new();
-    let daemon = host.start(&[]);
+    let (host, daemon) = governed(&[]);
     let _full = host.bind(FULL_PORT);
     wait_until("the gate sleeps", || host.gate_sleeps());
     // Who has watched keeps the gate awake for a second only.
     drop(host.network.generator());
-    let shown = host.network.weir(&["channels", "--json", "--interval", "1500ms"]);
-    assert!(shown.status.success(), "{shown:?}");
+    host.network.says(&["channels", "--json", "--interval", "1500ms"]);
     assert!(!host.gate_sleeps(), "it counts for whoever watches");
     host.while_sending(&[host.flow(FULL_PORT, 50_000.0)], |_| {
         // What the test itself runs on that CPU may make it shared.
@@ -282,8 +277,7 @@ fn under_a_flood_the_governor_acts_while_somebody_watches() {
 /// A process that hardly weighs anything, or is to run only when nobody else wants to, is none that input shares with.
 #[test]
 fn beside_a_process_that_weighs_nothing_input_sleeps() {
-    let host = Host::new();
-    let daemon = host.start(&[]);
+    let (host, daemon) = governed(&[]);
     let _live = host.bind(LIVE_PORT);
     let leftover = Owned::compute_bound(host.cpu);
     let pid = leftover.pid();
@@ -302,8 +296,7 @@ fn beside_a_process_that_weighs_nothing_input_sleeps() {
 
 #[test]
 fn beside_a_compute_bound_process_input_is_not_starved() {
-    let host = Host::new();
-    let daemon = host.start(&[]);
+    let (host, daemon) = governed(&[]);
     let live = host.bind(LIVE_PORT);
     sockopt::set_socket_recv_buffer_size_force(&live, 64 << 20).unwrap();
     host.wait_for_rest();
@@ -327,8 +320,7 @@ fn beside_a_compute_bound_process_input_is_not_starved() {
 /// Who is flooded lacks CPU time, and input yields it.
 #[test]
 fn beside_its_only_receiver_a_flood_is_light() {
-    let host = Host::new();
-    let daemon = host.start(&[]);
+    let (host, daemon) = governed(&[]);
     let reader = reader(host.bind(LIVE_PORT), host.cpu);
     let flood = FlowSpec { rate: None, ..host.flow(LIVE_PORT, 1.0) };
     host.while_sending(&[flood], |_| {
@@ -343,8 +335,7 @@ fn beside_its_only_receiver_a_flood_is_light() {
 /// What fills no queue wakes the gate once it takes more than its share from others.
 #[test]
 fn a_flood_that_fills_no_queue_wakes_the_gate_by_its_cost() {
-    let host = Host::new();
-    let daemon = host.start(&[]);
+    let (host, daemon) = governed(&[]);
     let neighbour = Owned::compute_bound(host.cpu);
     wait_until("the gate sleeps", || host.gate_sleeps());
     let flood = FlowSpec { rate: None, ..host.flow(CLOSED_PORT, 1.0) };
@@ -365,8 +356,7 @@ fn a_flood_that_fills_no_queue_wakes_the_gate_by_its_cost() {
 
 #[test]
 fn a_flood_beside_another_channel_is_told_from_it() {
-    let host = Host::new();
-    let daemon = host.start(&[]);
+    let (host, daemon) = governed(&[]);
     host.while_flooded(|| {
         host.wait_for_separation();
         wait_until("what it costs is known", || host.governed()["r_ring_pps"].is_number());
@@ -381,8 +371,7 @@ fn a_flood_beside_another_channel_is_told_from_it() {
 /// A daemon that is stopped moves no weight, and what it has set last may starve somebody.
 #[test]
 fn while_the_daemon_is_stopped_weights_are_the_kernels_own() {
-    let host = Host::new();
-    let daemon = host.start(&[]);
+    let (host, daemon) = governed(&[]);
     host.wait_for_rest();
     daemon.signal(Signal::STOP);
     assert!(wait(PROMISED, || host.nice() == Nice(0)), "still at nice {}", host.nice());
@@ -411,14 +400,6 @@ fn deferred_interrupts_go_back_and_somebody_elses_deferral_stays() {
     let _neighbour = Owned::compute_bound(host.cpu);
     let _live = host.bind(LIVE_PORT);
     let flows = [host.flow(LIVE_PORT, 5_000.0)];
-    let defer = |polls: &str, interval: &str| {
-        let write = || {
-            let sysfs = NetSysfs::open().unwrap();
-            sysfs.write(NEAR, "gro_flush_timeout", interval).unwrap();
-            sysfs.write(NEAR, "napi_defer_hard_irqs", polls).unwrap();
-        };
-        host.network.near.run(write).unwrap();
-    };
     host.while_sending(&flows, |_| {
         let daemon = host.start(&[]);
         wait_until("interrupts are deferred", || host.network.deferral()[0] == "1");
@@ -431,17 +412,17 @@ fn deferred_interrupts_go_back_and_somebody_elses_deferral_stays() {
         assert!(wait(PROMISED, usual), "{:?}", host.network.deferral());
         wait_until("weir's files are gone", || host.network.files().is_empty());
 
-        defer("5", "20000");
+        host.network.set_deferral("5", "20000");
         let daemon = host.start(&[]);
         wait_until("it shares", || host.does("shared"));
         assert_eq!(host.network.deferral(), ["5", "20000"]);
         daemon.interrupt();
         assert_eq!(host.network.deferral(), ["5", "20000"]);
-        defer("0", "0");
+        host.network.set_deferral("0", "0");
 
         let daemon = host.start(&[]);
         wait_until("interrupts are deferred", || host.network.deferral()[0] == "1");
-        defer("5", "20000");
+        host.network.set_deferral("5", "20000");
         let said = daemon.interrupt();
         assert!(said.contains("left as set by somebody else"), "{said}");
         assert_eq!(host.network.deferral(), ["5", "20000"]);
@@ -450,12 +431,11 @@ fn deferred_interrupts_go_back_and_somebody_elses_deferral_stays() {
         for (attribute, stays) in
             [("gro_flush_timeout", ["0", "20000"]), ("napi_defer_hard_irqs", ["5", "0"])]
         {
-            defer("0", "0");
+            host.network.set_deferral("0", "0");
             let daemon = host.start(&[]);
             wait_until("interrupts are deferred", || host.network.deferral()[0] == "1");
             let value = stays.into_iter().find(|value| *value != "0").unwrap();
-            let set = || NetSysfs::open().unwrap().write(NEAR, attribute, value).unwrap();
-            host.network.near.run(set).unwrap();
+            host.network.write(attribute, value);
             daemon.interrupt();
             assert_eq!(host.network.deferral(), stays);
         }
@@ -539,8 +519,7 @@ fn another_share_holds_from_the_next_look_on() {
     let is = |wanted: f64| share().is_some_and(|share| (share - wanted).abs() < 1e-6);
     host.while_flooded(|| {
         wait_until("input has 40 %", || is(0.4));
-        file.write("user_share = \"90%\"\n");
-        daemon.signal(Signal::HUP);
+        daemon.reload(&file, "user_share = \"90%\"\n");
         wait_until("input has 10 %", || is(0.1));
     });
     assert_eq!(host.governed()["pid"], thread);
@@ -549,8 +528,7 @@ fn another_share_holds_from_the_next_look_on() {
 
 #[test]
 fn a_fixed_weight_is_not_governed() {
-    let host = Host::new();
-    let daemon = host.start(&["--nice", "5"]);
+    let (host, daemon) = governed(&["--nice", "5"]);
     let status = host.network.interface_status();
     assert_eq!(status["governed"], Value::Array(vec![]));
     assert_eq!((&status["nice"], host.nice()), (&5.into(), Nice(5)));
@@ -560,8 +538,7 @@ fn a_fixed_weight_is_not_governed() {
 /// A queue that stays full is no overload: what counts is what discarding costs.
 #[test]
 fn a_reader_that_has_stopped_costs_its_neighbour_nothing() {
-    let host = Host::new();
-    let daemon = host.start(&[]);
+    let (host, daemon) = governed(&[]);
     let stopped = reader(host.bind(FULL_PORT), host.cpu);
     stopped.signal(Signal::STOP);
     let live = host.bind(LIVE_PORT);

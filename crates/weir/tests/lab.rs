@@ -32,12 +32,6 @@ fn lab(arguments: &[&str]) -> Output {
     Command::new(WEIR).arg("lab").args(arguments).output().unwrap()
 }
 
-/// Standard output of a command that succeeded.
-fn success(output: &Output) -> String {
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
 /// What `--json` prints, which has all that is kept and what is computed of it.
 fn parse(json: &str) -> Value {
     serde_json::from_str(json).unwrap_or_else(|error| panic!("{error} in {json}"))

@@ -17,7 +17,6 @@ use std::time::Duration;
 use common::saturated::*;
 use common::*;
 use rustix::net::sockopt;
-use rustix::process::Signal;
 use weir_bpf::sys::ethtool;
 use weir_bpf::traffic::{FlowSpec, Transport};
 
@@ -189,12 +188,10 @@ fn a_listener_is_answered_for_by_cookie_while_nothing_forbids_it() {
             ("syn_cookies = false\n", "syn_cookies is false"),
             ("[shares]\nenforce = false\n", "no shares are enforced"),
         ] {
-            file.write(text);
-            daemon.signal(Signal::HUP);
+            daemon.reload(&file, text);
             rests(because);
         }
-        file.write("");
-        daemon.signal(Signal::HUP);
+        daemon.reload(&file, "");
         answers();
     });
     daemon.interrupt();
@@ -270,12 +267,10 @@ fn without_enforcement_nobody_is_limited_and_with_it_he_is() {
         wait_long("the flood has been seen", || passed() > 50_000);
         assert_eq!((host.network.count("closed-share"), host.limits("closed")), (0, vec![]));
         assert_eq!(host.network.interface_status()["shares_enforced"], false);
-        file.write("[shares]\nenforce = true\n");
-        daemon.signal(Signal::HUP);
+        daemon.reload(&file, "[shares]\nenforce = true\n");
         wait_long("it is limited", || host.network.count("closed-share") > 10_000);
         assert_eq!(host.network.interface_status()["shares_enforced"], true);
-        file.write("[shares]\nenforce = false\n");
-        daemon.signal(Signal::HUP);
+        daemon.reload(&file, "[shares]\nenforce = false\n");
         wait_until("it is not limited", || {
             let status = host.network.interface_status();
             status["shares_enforced"] == false && host.limits("closed").is_empty()
@@ -301,8 +296,7 @@ fn a_kinds_weight_that_is_raised_is_taken_over() {
     host.while_sent(&[flood], || {
         // Beside processes, which weigh 1, its part is 0.01 / 1.01.
         wait_long("its share is small", || holds(0.005..0.0125));
-        file.write(&weight(0.05));
-        daemon.signal(Signal::HUP);
+        daemon.reload(&file, &weight(0.05));
         wait_long("its share is larger", || holds(0.04..0.06));
     });
     let messages = daemon.interrupt();
@@ -346,12 +340,10 @@ fn a_protected_port_keeps_its_part_while_the_ring_overflows() {
             let is_short = || host.holds("udp", PROTECTED_PORT, 0.0..SHARE / 2.0);
             let short = wait(TRIES_MAX, is_short);
             assert!(short, "not held to what it weighs: {}", host.network.interface_status());
-            file.write(&shares(&[PROTECTED_PORT]));
-            daemon.signal(Signal::HUP);
+            daemon.reload(&file, &shares(&[PROTECTED_PORT]));
             wait_until("it is protected", || !is_short());
             assert!(!wait(LONG, || host.holds("udp", PROTECTED_PORT, 0.0..SHARE * 0.95)));
-            file.write(&shares(&[]));
-            daemon.signal(Signal::HUP);
+            daemon.reload(&file, &shares(&[]));
             wait_long("it is held to that again", is_short);
         });
     });

@@ -26,8 +26,7 @@ fn is(value: &Value, wanted: f64) -> bool {
 
 #[test]
 fn it_is_chosen_and_limited() {
-    let network = Network::new();
-    let daemon = Daemon::start(&network, &SOFTIRQ);
+    let (network, daemon) = protected(&SOFTIRQ);
     let status = network.interface_status();
     assert!(status["not_threaded"].as_str().unwrap().contains("napi"), "{status}");
     assert!(is(&status["softirq_limit"]["input_share"], 0.5), "{status}");
@@ -46,10 +45,7 @@ fn it_is_where_the_kernel_names_no_thread() {
     let network = Network::new();
     let ip = |line: &str| sh(&network, &format!("ip {line}"));
     let threaded = || network.threaded_on("tunnel");
-    let tunnel = || {
-        let status = network.status()["interfaces"].as_array().unwrap().clone();
-        status.into_iter().find(|each| each["interface"] == "tunnel").unwrap()
-    };
+    let tunnel = || network.status_of("tunnel");
     ip("link add tunnel type vxlan id 7 dev near remote 198.18.0.2 dstport 4789");
     // Up from the start or later, and threaded by weir or before.
     for (up_before, old) in [(true, "0"), (false, "0"), (true, "1"), (false, "1")] {
@@ -80,10 +76,7 @@ fn it_is_where_there_are_more_threads_than_can_be_governed() {
         "ip link add many {queues} type veth peer name other {queues}
          ethtool -K many gro on; ethtool -K other tso off; ip link set other up; ip link set many up"
     ));
-    let many = || {
-        let status = network.status()["interfaces"].as_array().unwrap().clone();
-        status.into_iter().find(|each| each["interface"] == "many").unwrap()
-    };
+    let many = || network.status_of("many");
     // From the start, or from a change on.
     for at_first in [65, 2] {
         sh(&format!("ethtool -L many rx {at_first}"));
@@ -107,12 +100,10 @@ fn what_somebody_sets_stays() {
     let network = Network::ipv4_only();
     network.poll_by_napi();
     let set = |value: &str| {
-        let write = || NetSysfs::open().unwrap().write(NEAR, "threaded", value);
-        network.near.run(write).unwrap().unwrap();
+        network.set_threaded(value);
         let change = "ip address add 198.18.0.9/32 dev near; ip address del 198.18.0.9/32 dev near";
         sh(&network, change);
     };
-    let check = || String::from_utf8(network.weir(&["status", "--check"]).stdout).unwrap();
     for (options, old, left) in
         [(&[][..], "0", "0"), (&[], "1", "1"), (&SOFTIRQ, "0", "1"), (&SOFTIRQ, "1", "1")]
     {
@@ -121,7 +112,7 @@ fn what_somebody_sets_stays() {
         if options.is_empty() {
             set("0");
             wait_until("softirqs are limited", || limit(&network).is_object());
-            assert!(check().contains("somebody has set"), "{}", check());
+            assert!(network.check().contains("somebody has set"), "{}", network.check());
         }
         set("1");
         wait_until("its threads poll", || {
@@ -129,7 +120,7 @@ fn what_somebody_sets_stays() {
             status["not_threaded"].is_null() && status["napi_threads"][0].is_number()
         });
         assert_eq!((network.threaded().as_str(), limit(&network)), ("1", Value::Null));
-        assert!(check().starts_with("protected"), "{}", check());
+        assert!(network.check().starts_with("protected"), "{}", network.check());
         assert!(daemon.interrupt().contains("its threads poll now"));
         assert_eq!(network.threaded(), left);
     }
@@ -141,13 +132,9 @@ fn what_somebody_sets_stays() {
 #[test]
 fn threads_go_and_come_back() {
     let network = Network::ipv4_only();
-    let set = |value: &str| {
-        let near = &network.near;
-        near.run(|| NetSysfs::open().unwrap().write(NEAR, "threaded", value)).unwrap().unwrap();
-    };
     // With GRO a veth is polled by NAPI without weir, so it has a thread.
     network.poll_by_napi();
-    set("1");
+    network.set_threaded("1");
     for end in [Daemon::kill as fn(Daemon), |daemon| drop(daemon.interrupt())] {
         let daemon = Daemon::start(&network, &SOFTIRQ);
         assert_eq!(network.threaded(), "0");
@@ -157,7 +144,7 @@ fn threads_go_and_come_back() {
             network.threaded() == "1" && network.files().is_empty()
         });
     }
-    set("0");
+    network.set_threaded("0");
     network.assert_untouched();
 }
 
@@ -206,8 +193,7 @@ fn another_share_holds_at_once() {
     let file = ConfigFile::new("softirq", "napi = \"softirq\"\nuser_share = \"60%\"\n");
     let daemon = Daemon::start(&network, &["--config", file.path()]);
     assert!(is(&limit(&network)["input_share"], 0.4));
-    file.write("napi = \"threads\"\nuser_share = \"90%\"\nperiod = \"5ms\"\n");
-    daemon.signal(Signal::HUP);
+    daemon.reload(&file, "napi = \"threads\"\nuser_share = \"90%\"\nperiod = \"5ms\"\n");
     wait_until("input has 10 %", || is(&limit(&network)["input_share"], 0.1));
     assert!(daemon.interrupt().contains("napi stays softirq"));
     network.assert_untouched();
@@ -231,13 +217,7 @@ fn so_is_a_flood_of_a_lazy_socket() {
 /// NAPI is started by a timer on the CPU where it last ran, as by an interrupt that is bound there; 0: where packets are
 /// sent.
 fn interrupt_each(network: &Network, nanos: &str) {
-    let defer = || {
-        let sysfs = NetSysfs::open().unwrap();
-        sysfs.write(NEAR, "gro_flush_timeout", nanos).unwrap();
-        let polls = if nanos == "0" { "0" } else { "2147483647" };
-        sysfs.write(NEAR, "napi_defer_hard_irqs", polls).unwrap();
-    };
-    network.near.run(defer).unwrap();
+    network.set_deferral(if nanos == "0" { "0" } else { "2147483647" }, nanos);
 }
 
 /// Does something while a port is flooded, on the CPU under test.

@@ -13,7 +13,6 @@ use std::process::{Command, Stdio};
 
 use common::saturated::*;
 use common::*;
-use rustix::process::Signal;
 use weir_bpf::traffic::Transport;
 
 /// Listeners whose process, unit, group or port has a rule.
@@ -103,8 +102,7 @@ fn a_receiver_weighs_what_the_rule_of_its_process_unit_or_group_says() {
             })
         };
         wait_long("each has its share", || hold(weights));
-        file.write(&rules(others));
-        daemon.signal(Signal::HUP);
+        daemon.reload(&file, &rules(others));
         wait_long("each has another one", || hold(others));
     });
     daemon.interrupt();
@@ -133,13 +131,11 @@ fn connections_to_a_peers_protected_port_are_told_apart() {
     let _other = connect(OWN);
     wait_until("so is the other", || network.count("tcp-client") > 0);
     assert_eq!(network.count("tcp-peer"), peers);
-    file.write(&format!("[shares]\nprotected = [{OWN}]\n"));
-    daemon.signal(Signal::HUP);
+    daemon.reload(&file, &format!("[shares]\nprotected = [{OWN}]\n"));
     daemon.said("shares.protected");
     let _again = connect(OWN);
     wait_until("it is protected", || network.count("tcp-peer") > peers);
-    let output = network.weir(&["channels", "--json", "--interval", "0"]);
-    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let report = network.json(&["channels", "--json", "--interval", "0"]);
     let channels = report["interfaces"][0]["channels"].as_array().unwrap();
     let names: Vec<_> = channels.iter().map(|each| each["name"].as_str().unwrap()).collect();
     for port in [BGP, OWN] {

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use weir_socket::LazyUdpSocket;
 
-use super::{Daemon, Network, PATIENCE, wait_until};
+use super::{Daemon, Network, PATIENCE, protected_ipv4, wait_until};
 
 pub const LAZY: &str = "198.18.0.1:9995";
 
@@ -30,8 +30,7 @@ pub fn lazy_socket(network: &Network, address: &str) -> LazyUdpSocket {
 
 /// A network with a weir that offers lazy sockets, one of those, and who sends to it.
 pub fn with_lazy_socket() -> (Network, Daemon, LazyUdpSocket, UdpSocket) {
-    let network = Network::ipv4_only();
-    let daemon = Daemon::start(&network, &["--lazy"]);
+    let (network, daemon) = protected_ipv4(&["--lazy"]);
     let lazy = lazy_socket(&network, LAZY);
     assert_lazy(&lazy);
     let sender = network.far_socket("198.18.0.2:0");

@@ -36,7 +36,7 @@ use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::sys::{sched, snmp};
 use weir_bpf::traffic::{FlowSpec, Generator};
-use weir_bpf::units::{CpuId, IfIndex, PacketsPerSec};
+use weir_bpf::units::{CpuId, IfIndex, MacAddr, PacketsPerSec};
 
 pub use process::{Cpus, Owned};
 
@@ -157,8 +157,16 @@ impl Network {
     }
 
     pub fn set_threaded(&self, value: &str) {
-        let write = || NetSysfs::open().unwrap().write(NEAR, "threaded", value);
-        self.near.run(write).unwrap().unwrap();
+        self.write("threaded", value);
+    }
+
+    /// An attribute of the near interface's, in sysfs.
+    pub fn read(&self, attribute: &str) -> String {
+        self.near.run(|| NetSysfs::open().unwrap().read(NEAR, attribute).unwrap()).unwrap()
+    }
+
+    pub fn write(&self, attribute: &str, value: &str) {
+        self.near.run(|| NetSysfs::open().unwrap().write(NEAR, attribute, value).unwrap()).unwrap();
     }
 
     /// Has a thread poll without weir, as a veth's does with GRO; the thread.
@@ -170,12 +178,12 @@ impl Network {
 
     /// Polls without a packet, and nanoseconds between two, by which interrupts are deferred.
     pub fn deferral(&self) -> [String; 2] {
-        let read = || {
-            let sysfs = NetSysfs::open().unwrap();
-            ["napi_defer_hard_irqs", "gro_flush_timeout"]
-                .map(|name| sysfs.read(NEAR, name).unwrap())
-        };
-        self.near.run(read).unwrap()
+        ["napi_defer_hard_irqs", "gro_flush_timeout"].map(|attribute| self.read(attribute))
+    }
+
+    pub fn set_deferral(&self, polls: &str, nanos: &str) {
+        self.write("gro_flush_timeout", nanos);
+        self.write("napi_defer_hard_irqs", polls);
     }
 
     pub fn has_xdp(&self) -> bool {
@@ -225,16 +233,24 @@ impl Network {
         self.near.run(|| command.output().unwrap()).unwrap()
     }
 
+    /// The JSON object that `weir` prints.
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        serde_json::from_str(&self.says(arguments)).unwrap()
+    }
+
     /// What a `weir` command that succeeds prints.
     pub fn says(&self, arguments: &[&str]) -> String {
-        let output = self.weir(arguments);
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).unwrap()
+        success(&self.weir(arguments))
+    }
+
+    /// What `weir status --check` prints, whatever it finds.
+    pub fn check(&self) -> String {
+        String::from_utf8(self.weir(&["status", "--check"]).stdout).unwrap()
     }
 
     /// What `weir status --json` says.
     pub fn status(&self) -> Value {
-        serde_json::from_str(&self.says(&["status", "--json"])).unwrap()
+        self.json(&["status", "--json"])
     }
 
     /// The only interface in `weir status --json`.
@@ -245,16 +261,21 @@ impl Network {
         status["interfaces"][0].clone()
     }
 
+    /// That of one interface of several.
+    pub fn status_of(&self, name: &str) -> Value {
+        let status = self.status();
+        let mut interfaces = status["interfaces"].as_array().unwrap().iter();
+        let found = interfaces.find(|each| each["interface"] == name);
+        found.unwrap_or_else(|| panic!("no status of {name}")).clone()
+    }
+
     /// Packets under a reason, by the published status.
     pub fn count(&self, reason: &str) -> u64 {
         self.count_on(NEAR, reason)
     }
 
     pub fn count_on(&self, name: &str, reason: &str) -> u64 {
-        let status = self.status();
-        let interfaces = status["interfaces"].as_array().unwrap();
-        let status = interfaces.iter().find(|each| each["interface"] == name);
-        let status = status.unwrap_or_else(|| panic!("no status of {name}"));
+        let status = self.status_of(name);
         let reasons = status["reasons"].as_array().unwrap();
         let found = reasons.iter().find(|each| each["reason"] == reason);
         found.unwrap_or_else(|| panic!("no reason {reason}"))["packets"].as_u64().unwrap()
@@ -262,7 +283,7 @@ impl Network {
 
     /// It looks for what is back every 5 s, and beside others' load it takes its time to protect it.
     pub fn wait_until_both_are_protected(&self) {
-        let both = || self.weir(&["status", "--check"]).stdout == b"protected: near, near2\n";
+        let both = || self.check() == "protected: near, near2\n";
         assert!(wait(TRIES_MAX, both), "{}", self.status());
     }
 
@@ -321,25 +342,30 @@ impl Network {
 
     /// UDP packets to a port of [`NEAR_IP`]; without a rate, as many as can be made.
     pub fn flow(&self, port: u16, rate: Option<f64>) -> FlowSpec {
-        let mac = |name| {
-            let links = Links::open().unwrap();
-            links.mac(links.index(name).unwrap()).unwrap()
-        };
-        let far = self.far.run(|| mac("far")).unwrap();
-        let near = self.near.run(|| mac(NEAR)).unwrap();
         let address = (FAR_IP.parse().unwrap(), NEAR_IP.parse().unwrap());
-        FlowSpec {
-            rate: rate.map(PacketsPerSec),
-            ..FlowSpec::udp((far, near), address, (4096, port))
-        }
+        let flow = FlowSpec::udp(self.macs(), address, (4096, port));
+        FlowSpec { rate: rate.map(PacketsPerSec), ..flow }
+    }
+
+    /// The peer's, and the protected interface's.
+    pub fn macs(&self) -> (MacAddr, MacAddr) {
+        (mac(&self.far, "far"), mac(&self.near, NEAR))
     }
 }
 
-/// A configuration file of the test's own.
+pub fn mac(netns: &NetNs, name: &str) -> MacAddr {
+    let mac = || {
+        let links = Links::open().unwrap();
+        links.mac(links.index(name).unwrap()).unwrap()
+    };
+    netns.run(mac).unwrap()
+}
+
+/// A file of the test's own, such as a configuration.
 pub struct ConfigFile(NamedTempFile);
 
 impl ConfigFile {
-    pub fn new(name: &str, text: &str) -> Self {
+    pub fn new(name: &str, text: &(impl AsRef<[u8]> + ?Sized)) -> Self {
         let (start, end) = (killed::prefix(), format!("-{name}.toml"));
         let file = tempfile::Builder::new().prefix(&start).suffix(&end).tempfile();
         let file = Self(file.unwrap());
@@ -347,7 +373,7 @@ impl ConfigFile {
         file
     }
 
-    pub fn write(&self, text: &str) {
+    pub fn write(&self, text: &(impl AsRef<[u8]> + ?Sized)) {
         std::fs::write(&self.0, text).unwrap();
     }
 
@@ -500,6 +526,12 @@ impl Daemon {
         self.child.signal(signal);
     }
 
+    /// Has it read its file again, in which this is now.
+    pub fn reload(&self, file: &ConfigFile, text: &str) {
+        file.write(text);
+        self.signal(Signal::HUP);
+    }
+
     /// Waits until it is ready, or ends; whether it does in time.
     pub fn has_begun(&self) -> bool {
         self.lines.recv_timeout(PATIENCE) != Err(RecvTimeoutError::Timeout)
@@ -529,14 +561,10 @@ impl Daemon {
 
     /// Waits until it has ended; its exit status and messages.
     pub fn end(mut self) -> (ExitStatus, String) {
-        let mut status = None;
-        wait_until("weir has ended", || {
-            status = self.child.try_wait().unwrap();
-            status.is_some()
-        });
+        let status = self.child.end();
         self.listener.take().unwrap().join().unwrap();
         let messages = self.messages.lock().unwrap().clone();
-        (status.unwrap(), messages)
+        (status, messages)
     }
 
     /// Ctrl-C, and its last words.
@@ -552,6 +580,20 @@ impl Daemon {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
+}
+
+/// A new network, and a `weir run` with these options that protects it.
+pub fn protected(options: &[&str]) -> (Network, Daemon) {
+    let network = Network::new();
+    let daemon = Daemon::start(&network, options);
+    (network, daemon)
+}
+
+/// The same where every packet is the test's own.
+pub fn protected_ipv4(options: &[&str]) -> (Network, Daemon) {
+    let network = Network::ipv4_only();
+    let daemon = Daemon::start(&network, options);
+    (network, daemon)
 }
 
 /// Waits until the condition holds; whether it did in time. The time for which this machine's CPUs were
@@ -625,6 +667,19 @@ pub fn run_in(netns: &NetNs, script: &str) -> String {
 /// A process by number.
 pub fn pid(number: &Value) -> Pid {
     Pid::from_raw(number.as_i64().unwrap().try_into().unwrap()).unwrap()
+}
+
+/// Standard output of a command that succeeded.
+pub fn success(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+pub fn assert_has_lines<S: AsRef<str>>(text: &str, lines: impl IntoIterator<Item = S>) {
+    for line in lines {
+        let line = line.as_ref();
+        assert!(text.lines().any(|each| each == line), "no {line} in {text}");
+    }
 }
 
 /// Standard error of a command that failed with this exit code.

@@ -1,9 +1,9 @@
 //! Processes of tests, and the CPUs that a test has for itself.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::ops::{Deref, DerefMut};
 use std::os::fd::OwnedFd;
-use std::process::{Child, Command};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,6 +13,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use weir_bpf::sys::sched;
 use weir_bpf::units::CpuId;
+
+use super::wait_until;
 
 /// A process of the test's own, ended with it.
 pub struct Owned(pub Child);
@@ -40,6 +42,25 @@ impl Owned {
 
     pub fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).unwrap();
+    }
+
+    /// What it says on standard error, which is a pipe, until it has ended.
+    pub fn last_words(&mut self) -> String {
+        let mut said = String::new();
+        self.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
+        said
+    }
+
+    /// Ends it, as systemd does.
+    pub fn terminate(&mut self) {
+        self.signal(Signal::TERM);
+        assert!(self.end().success());
+    }
+
+    /// Waits until it has ended.
+    pub fn end(&mut self) -> ExitStatus {
+        wait_until("it has ended", || self.try_wait().unwrap().is_some());
+        self.wait().unwrap()
     }
 
     /// What it says first on standard error, which is a pipe; nothing if it has not said anything by then.

@@ -3,14 +3,13 @@
 use std::os::fd::AsFd;
 
 use weir_bpf::counters::CountersReader;
-use weir_bpf::sys::link::Links;
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::traffic::FlowSpec;
 use weir_bpf::verdict::Reason;
 
-use super::{Cpus, Daemon, NEAR, NEAR2, Network, run_in, sh};
+use super::{Cpus, Daemon, NEAR, NEAR2, Network, mac, run_in, sh};
 
 /// The second egress, and a host there.
 pub const OUT: &str = "out";
@@ -97,22 +96,14 @@ pub fn router() -> Network {
     let network = Network::ipv4_only();
     network.add_pair();
     let far = network.far.as_fd();
-    network
-        .near
-        .run(|| Links::open().unwrap().create_veth(OUT, "far3", Some(far)))
-        .unwrap()
-        .unwrap();
-    let mac = network.far.run(|| {
-        let links = Links::open().unwrap();
-        let ifindex = links.index("far3").unwrap();
-        links.set_up(ifindex).unwrap();
-        links.mac(ifindex).unwrap()
-    });
+    network.links(|links, _| links.create_veth(OUT, "far3", Some(far)).unwrap());
+    run_in(&network.far, "ip link set far3 up");
+    let mac = mac(&network.far, "far3");
     network.links(|links, _| {
         let ifindex = links.index(OUT).unwrap();
         links.set_up(ifindex).unwrap();
         links.add_address(ifindex, "198.19.1.1".parse().unwrap(), 24).unwrap();
-        links.add_neighbour(ifindex, BEHIND_OUT.parse().unwrap(), mac.unwrap()).unwrap();
+        links.add_neighbour(ifindex, BEHIND_OUT.parse().unwrap(), mac).unwrap();
     });
     network.poll_by_napi();
     for interface in [NEAR, NEAR2, OUT] {

@@ -4,7 +4,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::common::*;
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use crate::guardian::kill_with_guardian;
+use rustix::process::Signal;
 use serde_json::Value;
 use weir_bpf::attach::AttachMode;
 use weir_bpf::gate::{Gate, Policy, QueueProbe};
@@ -60,8 +61,7 @@ fn flood_and_check(network: &Network) {
 
 /// With `--attach` so, and `attached` so the status.
 fn it_works_and_goes_with_its_process(asked: &str, attached: &str) {
-    let network = Network::new();
-    let daemon = Daemon::start(&network, &["--attach", asked]);
+    let (network, daemon) = protected(&["--attach", asked]);
     let status = network.interface_status();
     assert_eq!(status["attach"], attached);
     assert_eq!(status["attach_reason"], format!("asked for with `--attach {asked}`"));
@@ -101,8 +101,7 @@ fn a_clsact_filter_works_and_goes_with_its_process() {
 
 #[test]
 fn auto_spares_the_veth_and_says_why() {
-    let network = Network::new();
-    let daemon = Daemon::start(&network, &["--attach", "auto"]);
+    let (network, daemon) = protected(&["--attach", "auto"]);
     let status = network.interface_status();
     assert_eq!(status["attach"], "tcx");
     assert!(status["attach_reason"].as_str().unwrap().contains("TSO"), "{status}");
@@ -123,7 +122,7 @@ fn auto_says_why_it_is_not_native() {
     let run = || {
         let mut command = Command::new(WEIR);
         command.args(["run", "bridge", "--quiet"]).args(NO_CONFIG);
-        command.stderr(Stdio::null()).spawn().unwrap()
+        Owned::start(command.stderr(Stdio::null()))
     };
     let mut daemon = network.near.run(run).unwrap();
     wait_until("the status is published", || !network.status()["interfaces"][0].is_null());
@@ -132,8 +131,7 @@ fn auto_says_why_it_is_not_native() {
     let reason = status["attach_reason"].as_str().unwrap();
     assert!(reason.starts_with("auto: nobody has measured what native XDP takes"), "{reason}");
     assert!(reason.contains("on driver bridge"), "{reason}");
-    kill_process(Pid::from_child(&daemon), Signal::INT).unwrap();
-    assert!(daemon.wait().unwrap().success());
+    daemon.terminate();
     network.assert_untouched();
 }
 
@@ -165,14 +163,9 @@ fn tc_programs_run_side_by_side() {
 
 #[test]
 fn a_clsact_filter_left_by_two_kills_is_reset() {
-    let network = Network::new();
-    let daemon = Daemon::start(&network, &["--attach", "clsact"]);
+    let (network, daemon) = protected(&["--attach", "clsact"]);
     assert!(filters(&network).contains("weir_gate_tc"), "{}", filters(&network));
-    let guardian = pid(&network.interface_status()["guardian_pid"]);
-    daemon.signal(Signal::STOP);
-    kill_process(guardian, Signal::KILL).unwrap();
-    daemon.kill();
-    wait_until("the guardian has ended", || test_kill_process(guardian).is_err());
+    kill_with_guardian(&network, daemon);
     assert!(filters(&network).contains("weir_gate_tc"), "{}", filters(&network));
     let said = network.says(&["reset"]);
     assert!(said.contains("tc ingress filter program"), "{said}");
@@ -200,8 +193,7 @@ fn other_peoples_qdiscs_and_filters_stay() {
 
 #[test]
 fn a_gate_that_somebody_else_detaches_is_noticed() {
-    let network = Network::new();
-    let daemon = Daemon::start(&network, &["--attach", "clsact"]);
+    let (network, daemon) = protected(&["--attach", "clsact"]);
     assert_eq!(near(&network, "tc", "qdisc del dev near clsact"), "");
     let (status, messages) = daemon.end();
     assert!(!status.success(), "{messages}");
@@ -240,26 +232,21 @@ fn what_goes_past_the_gate_is_told() {
     run_in(&network.far, &script);
     let daemon = Daemon::start(&network, &["--attach", "generic"]);
     let sender = network.far_socket("198.19.0.2:0");
-    let check = || String::from_utf8(network.weir(&["status", "--check"]).stdout).unwrap();
     wait_until("it is told", || {
         (0..50).for_each(|_| drop(sender.send_to(b"past", "198.19.0.1:5000")));
-        check().contains(ABOUT)
+        network.check().contains(ABOUT)
     });
     daemon.said(ABOUT);
     let direct = network.far_socket("198.18.0.2:0");
     direct.send_to(b"through", "198.18.0.1:5000").unwrap();
-    wait_until("one that comes to it ends that", || check() == "protected: near\n");
+    wait_until("one that comes to it ends that", || network.check() == "protected: near\n");
 }
 
 /// A filter of somebody else's with weir's priority and handle is not weir's, whatever the record says.
 #[test]
 fn a_filter_with_another_program_is_not_removed() {
-    let network = Network::new();
-    let daemon = Daemon::start(&network, &["--attach", "clsact"]);
-    let guardian = pid(&network.interface_status()["guardian_pid"]);
-    daemon.signal(Signal::STOP);
-    kill_process(guardian, Signal::KILL).unwrap();
-    daemon.kill();
+    let (network, daemon) = protected(&["--attach", "clsact"]);
+    kill_with_guardian(&network, daemon);
     put_filter(&network, "replace", "pref 65535 handle 0x77656972");
     assert!(network.weir(&["reset"]).status.success());
     assert!(filters(&network).contains("0x77656972"), "{}", filters(&network));

@@ -4,10 +4,11 @@ use std::net::{IpAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::captures;
 use crate::common::*;
 use etherparse::PacketBuilder;
 use pcap_file::DataLink;
-use pcap_file::pcap::{PcapHeader, PcapWriter, RawPcapPacket};
+use pcap_file::pcap::PcapHeader;
 use serde_json::Value;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::tun::Tun;
@@ -117,9 +118,7 @@ impl Host {
     }
 
     fn status(&self) -> Value {
-        let status = self.network.status();
-        let interfaces = status["interfaces"].as_array().unwrap();
-        interfaces.iter().find(|each| each["interface"] == TUN).unwrap().clone()
+        self.network.status_of(TUN)
     }
 }
 
@@ -231,35 +230,19 @@ fn its_packets_are_explained_and_their_senders_named() {
     for family in &FAMILIES {
         let host = Host::new();
         let _full = host.socket(family, FULL);
-        let mut file = Vec::new();
         let header = PcapHeader { datalink: DataLink::RAW, ..PcapHeader::default() };
-        let mut writer = PcapWriter::with_header(&mut file, header).unwrap();
-        let packet = family.udp(FULL, &[0x5a; 14]);
-        let len = packet.len().try_into().unwrap();
-        let packet = RawPcapPacket {
-            ts_sec: 0,
-            ts_frac: 0,
-            incl_len: len,
-            orig_len: len,
-            data: packet.into(),
-        };
-        writer.write_raw_packet(&packet).unwrap();
-        let dir = killed::temp_dir();
-        let path = dir.path().join("packets.pcap");
-        std::fs::write(&path, file).unwrap();
-        let told = |arguments: &[&str]| {
-            let output = host.network.weir(arguments);
-            assert!(output.status.success(), "{output:?}");
-            String::from_utf8(output.stdout).unwrap()
-        };
+        let packet = captures::whole(family.udp(FULL, &[0x5a; 14]));
+        let file = ConfigFile::new("packets", &captures::pcap(header, &[packet]));
         host.while_flooding(family, || {
             // Without a gate, when the kernel refuses packets.
             wait_until("a packet for the full socket is explained", || {
-                told(&["explain", "--interface", TUN, path.to_str().unwrap()]).contains("udp-full")
+                host.network
+                    .says(&["explain", "--interface", TUN, file.path()])
+                    .contains("udp-full")
             });
             let daemon = host.protect(&[]);
             wait_until("the gate discards", || host.count("udp-full") > 0);
-            let sources = told(&["channels", "--sources", TUN]);
+            let sources = host.network.says(&["channels", "--sources", TUN]);
             let names = [&family.channel(), family.peer];
             assert!(names.iter().all(|name| sources.contains(*name)), "{sources}");
             daemon.interrupt();

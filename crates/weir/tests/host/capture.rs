@@ -92,10 +92,14 @@ impl Running {
         self.end()
     }
 
-    fn end(mut self) -> String {
-        let mut said = String::new();
-        self.0.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
-        assert!(self.0.wait().unwrap().success(), "{said}");
+    fn end(self) -> String {
+        self.end_with(0)
+    }
+
+    /// Waits until it ends with this exit code; its last words.
+    fn end_with(mut self, code: i32) -> String {
+        let said = self.0.last_words();
+        assert_eq!(self.0.wait().unwrap().code(), Some(code), "{said}");
         said
     }
 }
@@ -139,6 +143,11 @@ fn frames() -> Vec<Vec<u8>> {
 fn read_pcap(path: &Path) -> Vec<Vec<u8>> {
     let Ok(mut reader) = PcapReader::new(fs::File::open(path).unwrap()) else { return vec![] };
     std::iter::from_fn(|| Some(reader.next_packet()?.ok()?.data.into_owned())).collect()
+}
+
+/// Which of those that were sent are among these packets.
+fn which(sent: &[Vec<u8>], packets: &[Vec<u8>]) -> Vec<bool> {
+    sent.iter().map(|frame| packets.contains(frame)).collect()
 }
 
 /// What a file of weir's has: packets, and the numbers of its statistics block.
@@ -203,9 +212,7 @@ fn filters_match_what_they_match_for_tcpdump() {
     let running: Vec<_> = FILTERS.iter().enumerate().map(start).collect();
     let sent = frames();
     replay(&network, &sent);
-    let replayed = |packets: &[Vec<u8>]| {
-        sent.iter().map(|frame| packets.contains(frame)).collect::<Vec<bool>>()
-    };
+    let replayed = |packets: &[Vec<u8>]| which(&sent, packets);
     assert_eq!(FILTERS[0], "");
     wait_until("tcpdump has everything", || !replayed(&read_pcap(&theirs(0))).contains(&false));
     for (number, (weir, tcpdump)) in running.into_iter().enumerate() {
@@ -268,11 +275,8 @@ fn filters_in_the_driver_match_the_same() {
         let filter = filter.trim_start_matches("inbound and ");
         let read = command.arg("-r").arg(&theirs).arg("-w").arg(&matching).arg(filter).output();
         assert!(read.unwrap().status.success());
-        let replayed = |packets: Vec<Vec<u8>>| {
-            sent.iter().map(|frame| packets.contains(frame)).collect::<Vec<bool>>()
-        };
-        let ours = replayed(read_pcapng(&ours).packets);
-        assert_eq!(ours, replayed(read_pcap(&matching)), "{filter}");
+        let ours = which(&sent, &read_pcapng(&ours).packets);
+        assert_eq!(ours, which(&sent, &read_pcap(&matching)), "{filter}");
         assert!(ours.contains(&true), "{filter}");
     }
 }
@@ -501,9 +505,7 @@ fn until_the_disk_is_full(network: &Network, capture: Command, frame: &[u8]) -> 
         assert!(Instant::now() < until);
         std::thread::yield_now();
     }
-    let mut said = String::new();
-    full.0.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
-    assert_eq!(full.0.wait().unwrap().code(), Some(1), "{said}");
+    let said = full.end_with(1);
     assert!(said.contains("No space left on device"), "{said}");
     said
 }
@@ -577,12 +579,10 @@ fn what_ends_it_early_costs_no_packet_that_was_written() {
 
     // The interface goes.
     let path = dir.path().join("gone.pcapng");
-    let mut gone = Running::weir(&network, &["-w", path.to_str().unwrap()]);
+    let gone = Running::weir(&network, &["-w", path.to_str().unwrap()]);
     replay(&network, &frames());
     network.links(|links, ifindex| links.delete(ifindex).unwrap());
-    let mut said = String::new();
-    gone.0.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
-    assert_eq!(gone.0.wait().unwrap().code(), Some(1), "{said}");
+    let said = gone.end_with(1);
     assert!(said.contains("near is down or gone"), "{said}");
     let written = read_pcapng(&path);
     assert_eq!(written.packets.len() as u64, written.delivered);
@@ -592,11 +592,9 @@ fn what_ends_it_early_costs_no_packet_that_was_written() {
 #[test]
 fn in_the_driver_it_ends_with_the_interface() {
     let network = Network::ipv4_only();
-    let mut gone = Running::weir(&network, &["--count", "--attach", "native"]);
+    let gone = Running::weir(&network, &["--count", "--attach", "native"]);
     network.links(|links, ifindex| links.delete(ifindex).unwrap());
-    let mut said = String::new();
-    gone.0.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
-    assert_eq!(gone.0.wait().unwrap().code(), Some(1), "{said}");
+    let said = gone.end_with(1);
     assert!(said.contains("near is down or gone"), "{said}");
 }
 

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use etherparse::{PacketBuilder, PacketBuilderStep, VlanId};
@@ -145,26 +144,4 @@ pub fn pcapng(endianness: Endianness, packets: &[Captured]) -> Vec<u8> {
         writer.write_pcapng_block(packet).unwrap();
     }
     writer.into_inner()
-}
-
-/// A capture in a file, which goes with it.
-pub struct File(pub PathBuf);
-
-impl File {
-    pub fn new(name: &str, bytes: &[u8]) -> Self {
-        let name = format!("weir-test-{}-{name}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::write(&path, bytes).unwrap();
-        Self(path)
-    }
-
-    pub fn path(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
 }

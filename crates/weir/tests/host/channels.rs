@@ -15,9 +15,7 @@ const FRAME_LEN: u64 = 56;
 
 /// The only interface in `weir channels --json`.
 fn channels(network: &Network) -> Value {
-    let output = network.weir(&["channels", NEAR, "--json", "--interval", "0"]);
-    assert!(output.status.success(), "{output:?}");
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let report = network.json(&["channels", NEAR, "--json", "--interval", "0"]);
     assert_eq!(report["schema"], 1);
     assert_eq!(report["interfaces"].as_array().unwrap().len(), 1);
     report["interfaces"][0].clone()
@@ -117,8 +115,7 @@ fn known_traffic_is_counted_for_its_channels() {
     assert!(arrived, "{seen}");
     assert_adds_up(&seen);
 
-    let table = network.weir(&["channels", "--interval", "50ms"]);
-    let table = String::from_utf8(table.stdout).unwrap();
+    let table = network.says(&["channels", "--interval", "50ms"]);
     for part in ["CHANNEL", "udp 198.18.0.1:5001", "forward via near2", "(all)"] {
         assert!(table.contains(part), "{table}");
     }
@@ -166,10 +163,7 @@ fn a_long_look_counts_all_however_short_anothers_is() {
     let network = Network::ipv4_only();
     let _socket = network.near_socket("198.18.0.1:5000");
     let daemon = Daemon::start_sleepy(&network, &[]);
-    let look = |interval: &str| -> Value {
-        let output = network.weir(&["channels", "--json", "--interval", interval]);
-        serde_json::from_slice(&output.stdout).unwrap()
-    };
+    let look = |interval| network.json(&["channels", "--json", "--interval", interval]);
     let (report, sent) = network.while_sent(&[network.flow(5001, Some(PPS))], None, |generator| {
         wait_until("packets come", || generator.counts(0).sent > 0);
         std::thread::scope(|scope| {
@@ -215,8 +209,7 @@ fn more_channels_than_are_counted_one_by_one_are_visible() {
     assert!(packets(&seen["total"]) >= to.len() as u64);
     assert!(seen["channels"].as_array().unwrap().len() >= 4096);
     assert_adds_up(&seen);
-    let table = network.weir(&["channels", "--interval", "0"]);
-    let table = String::from_utf8(table.stdout).unwrap();
+    let table = network.says(&["channels", "--interval", "0"]);
     assert!(table.contains("(further channels, together)"), "{table}");
     let note = "4,096 channels at least are counted one by one; further ones together";
     assert!(table.contains(note), "{table}");

@@ -12,11 +12,6 @@ fn config(arguments: &[&str]) -> Output {
     Command::new(WEIR).arg("config").args(arguments).output().unwrap()
 }
 
-fn stdout(output: &Output) -> String {
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
 fn shares_and_preference(network: &Network) -> (f64, String) {
     let status = network.interface_status();
     (status["user_share"].as_f64().unwrap(), status["prefer"].as_str().unwrap().into())
@@ -29,14 +24,15 @@ fn a_good_file_is_taken_over_and_a_bad_one_is_not() {
     let daemon = Daemon::start(&network, &["--config", file.path()]);
     assert_eq!(shares_and_preference(&network), (0.6, "separation".into()));
 
-    file.write("[interface.near]\nuser_share = \"70%\"\nprefer = \"throughput\"\ncpus = \"0\"\n");
-    daemon.signal(Signal::HUP);
+    daemon.reload(
+        &file,
+        "[interface.near]\nuser_share = \"70%\"\nprefer = \"throughput\"\ncpus = \"0\"\n",
+    );
     let wanted = (0.7, "throughput".into());
     wait_until("the file is taken over", || shares_and_preference(&network) == wanted);
 
     // What is right in a file with a mistake does not count either.
-    file.write("user_share = \"80%\"\nprefer = 1\nperiod = \"1h\"\n");
-    daemon.signal(Signal::HUP);
+    daemon.reload(&file, "user_share = \"80%\"\nprefer = 1\nperiod = \"1h\"\n");
     daemon.said("every setting stays as it was");
     std::fs::remove_file(file.path()).unwrap();
     daemon.signal(Signal::HUP);
@@ -72,8 +68,10 @@ fn the_command_line_overrides_the_file() {
     assert_eq!((&status["nice"], &status["attach"]), (&7.into(), &"generic".into()));
     assert_eq!(shares_and_preference(&network).0, 0.75);
     // As long as it was given on the command line, the file changes nothing.
-    file.write("user_share = \"50%\"\nprefer = \"throughput\"\nattach = \"native\"\nnice = 7\n");
-    daemon.signal(Signal::HUP);
+    daemon.reload(
+        &file,
+        "user_share = \"50%\"\nprefer = \"throughput\"\nattach = \"native\"\nnice = 7\n",
+    );
     let wanted = (0.75, "throughput".into());
     wait_until("the file is taken over", || shares_and_preference(&network) == wanted);
     let messages = daemon.interrupt();
@@ -142,7 +140,7 @@ fn a_daemon_that_is_started_by_nohup_outlives_its_terminal() {
 fn check_says_everything_that_is_wrong() {
     let file = ConfigFile::new("check", "user_share = \"50%\"\n[interface.eth0]\nnice = 0\n");
     let good = config(&["check", file.path()]);
-    assert_eq!(stdout(&good), format!("{}: valid\n", file.path()));
+    assert_eq!(success(&good), format!("{}: valid\n", file.path()));
     file.write("user_shar = \"50%\"\n\n[interface.eth0]\ntimeout = \"1s\"\n");
     let wrong = failure(&config(&["check", file.path()]), 1);
     let lines: Vec<&str> = wrong.lines().collect();
@@ -171,7 +169,7 @@ fn show_names_the_source_of_every_setting() {
     let text = "user_share = \"60%\"\nperiod = \"20ms\"\n[interface.eth0]\nuser_share = \"70%\"\n";
     let file = ConfigFile::new("show", text);
     let options = ["show", "--config", file.path(), "--timeout", "2ms", "--nice", "-3"];
-    let shown = stdout(&config(&[&options[..], &["--json"]].concat()));
+    let shown = success(&config(&[&options[..], &["--json"]].concat()));
     let shown: Value = serde_json::from_str(&shown).unwrap();
     assert_eq!((&shown["schema"], &shown["file"]), (&1.into(), &file.path().into()));
     let [any, eth0] = &shown["interfaces"].as_array().unwrap()[..] else { panic!("{shown}") };
@@ -193,9 +191,9 @@ fn show_names_the_source_of_every_setting() {
     let named = config(&[&options[..], &["eth0", "nowhere0"]].concat());
     let hint = String::from_utf8_lossy(&named.stderr);
     assert!(hint.contains("no interface named \"nowhere0\""), "{hint}");
-    let table = stdout(&named);
+    let table = success(&named);
     let path = file.path();
-    for line in [
+    let lines: [String; 10] = [
         format!("file: {path}"),
         "eth0".into(),
         format!("  user_share  70%         {path}:4, for this interface"),
@@ -206,9 +204,8 @@ fn show_names_the_source_of_every_setting() {
         "  napi        threads     default".into(),
         "  cpus        left alone  default".into(),
         "  protect     true        command line".into(),
-    ] {
-        assert!(table.lines().any(|each| each == line), "{line}: {table}");
-    }
+    ];
+    assert_has_lines(&table, lines);
 }
 
 #[test]
@@ -216,8 +213,8 @@ fn show_names_the_source_of_what_holds_of_shares() {
     let text = "[shares]\ncontrol = \"7%\"\nprotected = [5000, 5001]\n\
         [[shares.weight]]\nport = 53\nweight = 4\n[[shares.weight]]\nkind = \"icmp\"\nweight = 0.1\n";
     let file = ConfigFile::new("show-shares", text);
-    stdout(&config(&["check", file.path()]));
-    let shown = stdout(&config(&["show", "--config", file.path(), "--json"]));
+    success(&config(&["check", file.path()]));
+    let shown = success(&config(&["show", "--config", file.path(), "--json"]));
     let shares = serde_json::from_str::<Value>(&shown).unwrap()["shares"].clone();
     let line = |line: usize| ("file", Value::from(line));
     for (key, value, (source, line)) in [
@@ -233,19 +230,18 @@ fn show_names_the_source_of_what_holds_of_shares() {
         { "by": "kind", "of": "icmp", "value": 0.1, "source": "file", "line": 7 },
     ]);
     assert_eq!(shares["weights"], weights);
-    let table = stdout(&config(&["show", "eth0", "--config", file.path()]));
+    let table = success(&config(&["show", "eth0", "--config", file.path()]));
     let path = file.path();
-    for line in [
+    let lines: [String; 6] = [
         "shares, on every interface".into(),
         "  enforce     true              default".into(),
         format!("  control     7%                {path}:2"),
         format!("  protected   [5000,5001]       {path}:3"),
         format!("  weight      4 of port 53      {path}:4"),
         format!("  weight      0.1 of kind icmp  {path}:7"),
-    ] {
-        assert!(table.lines().any(|each| each == line), "{line}: {table}");
-    }
-    let nothing = stdout(&config(&["show", "--config", "/dev/null"]));
+    ];
+    assert_has_lines(&table, lines);
+    let nothing = success(&config(&["show", "--config", "/dev/null"]));
     assert!(nothing.contains("\n  protected   usual       default\n"), "{nothing}");
 }
 
@@ -260,9 +256,9 @@ fn with_etc(prepare: &str) -> Output {
 
 #[test]
 fn the_usual_file_is_read_if_it_exists() {
-    let without = stdout(&with_etc(""));
+    let without = success(&with_etc(""));
     assert!(without.starts_with("file: none (/etc/weir/weir.toml does not exist)\n"), "{without}");
-    let with = stdout(&with_etc("echo 'user_share = \"61%\"' >/etc/weir/weir.toml;"));
+    let with = success(&with_etc("echo 'user_share = \"61%\"' >/etc/weir/weir.toml;"));
     assert!(with.contains("user_share  61%         /etc/weir/weir.toml:1\n"), "{with}");
     let bad = failure(&with_etc("echo nonsense >/etc/weir/weir.toml;"), 1);
     assert!(bad.starts_with("weir: /etc/weir/weir.toml:1: "), "{bad}");

@@ -3,11 +3,11 @@
 use std::fs;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use crate::common::lazy::{LAZY, lazy_socket};
 use crate::common::*;
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::{Signal, kill_process, test_kill_process};
 use weir_bpf::attach::AttachMode;
 use weir_bpf::gate::{Gate, QueueProbe};
 use weir_bpf::sys::caps::{self, CapabilitySet};
@@ -136,24 +136,19 @@ impl Confined<'_> {
     }
 
     /// Starts a daemon, and waits until it protects.
-    fn start(&self, arguments: &[&str]) -> Child {
-        let spawn = || self.command(arguments).stderr(Stdio::null()).spawn().unwrap();
-        let child = self.network.near.run(spawn).unwrap();
+    fn start(&self, arguments: &[&str]) -> Owned {
+        let start = || Owned::start(self.command(arguments).stderr(Stdio::null()));
+        let child = self.network.near.run(start).unwrap();
         let pid = i64::from(child.id());
         wait_until("it protects", || self.network.status()["interfaces"][0]["pid"] == pid);
         child
     }
 }
 
-fn ends_well(mut child: Child) {
-    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-    assert!(child.wait().unwrap().success());
-}
-
 /// Neither of them puts anything back.
-fn kill_with_its_guardian(network: &Network, mut child: Child) {
+fn kill_with_its_guardian(network: &Network, mut child: Owned) {
     let guardian = pid(&network.interface_status()["guardian_pid"]);
-    kill_process(Pid::from_child(&child), Signal::STOP).unwrap();
+    child.signal(Signal::STOP);
     kill_process(guardian, Signal::KILL).unwrap();
     // Its parent, which is stopped, would never hear of its end.
     child.kill().unwrap();
@@ -193,7 +188,7 @@ fn with_the_units_capabilities_everything_works() {
     assert_eq!(network.interface_status()["user_share"], 0.6);
     file.write(&format!("user_share = \"70%\"\n{text}"));
     assert!(confined.run(&["config", "check", file.path()]).status.success());
-    kill_process(Pid::from_child(&daemon), Signal::HUP).unwrap();
+    daemon.signal(Signal::HUP);
     wait_until("it has read the file", || network.interface_status()["user_share"] == 0.7);
     let lazy = lazy_socket(&network, LAZY);
     assert_eq!(lazy.ordinary(), None);
@@ -202,8 +197,7 @@ fn with_the_units_capabilities_everything_works() {
     wait_until("it was put on the ring", || network.count("lazy") > 0);
     drop(lazy);
     kill_with_its_guardian(&network, daemon);
-    let output = confined.run(&["reset"]);
-    assert!(output.status.success(), "{output:?}");
+    success(&confined.run(&["reset"]));
     network.assert_untouched();
 }
 
@@ -228,15 +222,14 @@ fn a_container_of_the_daemonset_protects_and_its_successor_cleans_up() {
     fs::write(root.join("etc/weir/weir.toml"), config).unwrap();
     let network = Network::new();
     // At tc, where the gate goes by itself, a veth is polled by threads with GRO alone.
-    let gro = || weir_bpf::sys::ethtool::set_gro(NEAR, true);
-    network.near.run(gro).unwrap().unwrap();
+    network.poll_by_napi();
     let container = Confined { network: &network, root: Some(root.to_owned()) };
     let daemon = container.start(&arguments);
     protects(&network);
     assert_eq!(container.run(&["status", "--check"]).status.code(), Some(0));
     kill_with_its_guardian(&network, daemon);
-    let daemon = container.start(&arguments);
+    let mut daemon = container.start(&arguments);
     protects(&network);
-    ends_well(daemon);
+    daemon.terminate();
     network.assert_untouched();
 }

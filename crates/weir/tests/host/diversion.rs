@@ -130,8 +130,7 @@ fn a_redirect_of_nftables_stops_discards_and_its_target_gets_the_packets() {
             received >= 1000
         });
         wait_until("the status for people names it", || {
-            let output = network.weir(&["status"]);
-            let text = String::from_utf8(output.stdout).unwrap();
+            let text = network.says(&["status"]);
             text.contains(
                 "diversion: rules translate what comes to these ports (udp 5000: table ip t, \
                  chain c): packets to these ports pass",
@@ -170,8 +169,7 @@ fn a_rule_that_bans_senders_sees_the_flood() {
 
 #[test]
 fn a_capture_that_begins_later_is_told_and_stops_nothing() {
-    let network = Network::ipv4_only();
-    let daemon = Daemon::start(&network, &[]);
+    let (network, daemon) = protected_ipv4(&[]);
     assert_eq!(kinds(&network), [] as [&str; 0]);
     let open = || {
         let (family, flags) = (AddressFamily::PACKET, SocketFlags::CLOEXEC);

@@ -32,7 +32,7 @@ fn network() -> Network {
 }
 
 fn explain(network: &Network, name: &str, bytes: &[u8], options: &[&str]) -> Output {
-    let file = File::new(name, bytes);
+    let file = ConfigFile::new(name, bytes);
     let config = if options.contains(&"--config") { &[] } else { NO_CONFIG };
     let mut output = network.weir(&[&["explain", file.path()], config, options].concat());
     for text in [&mut output.stdout, &mut output.stderr] {
@@ -290,17 +290,15 @@ fn what_diverts_packets_is_told() {
 fn standard_input_is_read_as_it_comes() {
     let network = network();
     let bytes = pcap(PcapHeader::default(), &[whole(udp(NEAR_IP, 5999))]);
-    let file = File::new("stdin.pcap", &bytes);
+    let file = ConfigFile::new("stdin.pcap", &bytes);
     let run = || {
         Command::new(WEIR)
             .args(["explain", "-"])
-            .stdin(Stdio::from(std::fs::File::open(&file.0).unwrap()))
+            .stdin(Stdio::from(std::fs::File::open(file.path()).unwrap()))
             .output()
             .unwrap()
     };
-    let output = network.near.run(run).unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let said = text(&output.stdout);
+    let said = success(&network.near.run(run).unwrap());
     assert!(said.starts_with("standard input (pcap)"), "{said}");
     assert!(said.contains("udp-no-socket"), "{said}");
 }

@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use crate::common::*;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
-use weir_bpf::sys::ethtool;
 use weir_bpf::sys::netns::cookie;
 use weir_bpf::sys::sched;
-use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::units::Nice;
 
 /// What `docs` promise for `kill -9`.
@@ -17,21 +15,25 @@ fn guardian(network: &Network) -> Pid {
     pid(&network.interface_status()["guardian_pid"])
 }
 
-/// Kills daemon and guardian so that neither sees the other's end.
+/// Kills daemon and guardian so that neither sees the other's end. Threads poll on.
 pub fn kill_both(network: &Network, daemon: Daemon) {
+    kill_with_guardian(network, daemon);
+    assert_eq!(network.threaded(), "1");
+}
+
+/// The same, whoever polls.
+pub fn kill_with_guardian(network: &Network, daemon: Daemon) {
     let guardian = guardian(network);
     daemon.signal(Signal::STOP);
     kill_process(guardian, Signal::KILL).unwrap();
     daemon.kill();
     // Its new parent reaps it.
     wait_until("the guardian has ended", || test_kill_process(guardian).is_err());
-    assert_eq!(network.threaded(), "1");
 }
 
 #[test]
 fn a_killed_daemon_is_cleaned_up_after_within_a_second() {
-    let network = Network::new();
-    let daemon = Daemon::start(&network, &[]);
+    let (network, daemon) = protected(&[]);
     assert_eq!(network.threaded(), "1");
     let guardian = guardian(&network);
     daemon.kill();
@@ -55,8 +57,7 @@ fn a_daemon_starts_at_once_after_another_was_killed() {
 
 #[test]
 fn the_guardian_ends_with_the_daemon_and_ignores_the_terminal() {
-    let network = Network::new();
-    let daemon = Daemon::start(&network, &[]);
+    let (network, daemon) = protected(&[]);
     let guardian = guardian(&network);
     for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::PIPE] {
         kill_process(guardian, signal).unwrap();
@@ -70,8 +71,7 @@ fn the_guardian_ends_with_the_daemon_and_ignores_the_terminal() {
 
 #[test]
 fn a_killed_guardian_is_replaced_and_its_successor_does_the_same() {
-    let network = Network::new();
-    let daemon = Daemon::start(&network, &[]);
+    let (network, daemon) = protected(&[]);
     let first = guardian(&network);
     kill_process(first, Signal::KILL).unwrap();
     let is_replaced = || {
@@ -96,10 +96,9 @@ fn what_a_namespace_that_is_gone_has_left_is_not_put_into_its_successor() {
     kill_both(&gone, daemon);
     let left = std::fs::read_to_string(record(&gone)).unwrap();
     let successor = Network::new();
-    let write = || NetSysfs::open().unwrap().write(NEAR, "threaded", "1");
     // Its owner wants threads.
-    successor.near.run(|| ethtool::set_gro(NEAR, true)).unwrap().unwrap();
-    successor.near.run(write).unwrap().unwrap();
+    successor.poll_by_napi();
+    successor.set_threaded("1");
     for (file, inode, threaded) in [
         (&left, gone.near.inode(), "1"),
         // Of its own past, all is put back.
@@ -107,9 +106,8 @@ fn what_a_namespace_that_is_gone_has_left_is_not_put_into_its_successor() {
     ] {
         let file = file.replace(&inode.to_string(), &successor.near.inode().to_string());
         std::fs::write(record(&successor), file).unwrap();
-        let reset = successor.weir(&["reset"]);
-        assert!(reset.status.success(), "{reset:?}");
-        assert_eq!(successor.threaded(), threaded, "{reset:?}");
+        let said = successor.says(&["reset"]);
+        assert_eq!(successor.threaded(), threaded, "{said}");
         assert_eq!(successor.files(), [] as [&str; 0]);
     }
 }
@@ -120,8 +118,7 @@ fn cookie_of(network: &Network) -> String {
 
 #[test]
 fn reset_restores_when_both_were_killed() {
-    let network = Network::new();
-    let daemon = Daemon::start(&network, &[]);
+    let (network, daemon) = protected(&[]);
     kill_both(&network, daemon);
 
     let status = network.status();
@@ -135,17 +132,14 @@ fn reset_restores_when_both_were_killed() {
     network.assert_untouched();
 
     // Once more is the same as once.
-    let again = network.weir(&["reset"]);
-    assert!(again.status.success(), "{again:?}");
-    assert!(String::from_utf8(again.stdout).unwrap().contains("nothing to put back"));
+    assert!(network.says(&["reset"]).contains("nothing to put back"));
 }
 
 #[test]
 fn what_cannot_be_looked_at_is_not_taken_for_gone() {
     let network = Network::new();
     network.poll_by_napi();
-    let sysfs = network.near.run(|| NetSysfs::open().unwrap()).unwrap();
-    sysfs.write(NEAR, "threaded", "1").unwrap();
+    network.set_threaded("1");
     let daemon = Daemon::start(&network, &["--attach", "tc", "--nice", "3"]);
     let nice = || sched::nice(network.napi_threads()[0]).unwrap();
     kill_both(&network, daemon);
@@ -161,7 +155,7 @@ fn what_cannot_be_looked_at_is_not_taken_for_gone() {
     }
     network.says(&["reset"]);
     assert_eq!(nice(), Nice(0));
-    sysfs.write(NEAR, "threaded", "0").unwrap();
+    network.set_threaded("0");
     network.assert_untouched();
 }
 
@@ -169,17 +163,16 @@ fn what_cannot_be_looked_at_is_not_taken_for_gone() {
 fn reset_leaves_what_somebody_else_has_set_and_says_so() {
     const RPS: &str = "queues/rx-0/rps_cpus";
     let network = Network::new();
-    let sysfs = network.near.run(|| NetSysfs::open().unwrap()).unwrap();
-    sysfs.write(NEAR, RPS, "2").unwrap();
+    network.write(RPS, "2");
     let daemon = Daemon::start(&network, &["--rps-off"]);
     kill_both(&network, daemon);
-    sysfs.write(NEAR, RPS, "1").unwrap();
-    let theirs = sysfs.read(NEAR, RPS).unwrap();
+    network.write(RPS, "1");
+    let theirs = network.read(RPS);
 
     let said = network.says(&["reset", NEAR]);
     let left = format!("steering of rx-0: left as set by somebody else ({theirs})");
     assert!(said.contains("threaded 1 -> 0") && said.contains(&left), "{said}");
-    assert_eq!(sysfs.read(NEAR, RPS).unwrap(), theirs);
+    assert_eq!(network.read(RPS), theirs);
     network.assert_untouched();
 }
 
@@ -195,8 +188,7 @@ fn reset_does_not_need_a_reader() {
 
 #[test]
 fn the_next_run_restores_what_the_last_one_left() {
-    let network = Network::new();
-    let daemon = Daemon::start(&network, &[]);
+    let (network, daemon) = protected(&[]);
     kill_both(&network, daemon);
     let next = Daemon::start(&network, &[]);
     let messages = next.interrupt();
@@ -207,19 +199,16 @@ fn the_next_run_restores_what_the_last_one_left() {
 
 #[test]
 fn reset_tolerates_an_interface_that_is_gone() {
-    let network = Network::new();
-    let daemon = Daemon::start(&network, &[]);
+    let (network, daemon) = protected(&[]);
     kill_both(&network, daemon);
     network.links(|links, ifindex| links.delete(ifindex).unwrap());
-    let output = network.weir(&["reset", NEAR]);
-    assert!(output.status.success(), "{output:?}");
+    network.says(&["reset", NEAR]);
     assert_eq!(network.files(), [] as [&str; 0]);
 }
 
 #[test]
 fn reset_puts_back_an_interface_that_was_made_anew_and_what_is_there_of_its_name() {
-    let network = Network::new();
-    let daemon = Daemon::start(&network, &[]);
+    let (network, daemon) = protected(&[]);
     kill_both(&network, daemon);
     let present = network.ifindex.0;
     // The first by name.
@@ -235,8 +224,7 @@ fn reset_puts_back_an_interface_that_was_made_anew_and_what_is_there_of_its_name
 
 #[test]
 fn the_files_of_a_running_daemon_come_back() {
-    let network = Network::new();
-    let daemon = Daemon::start(&network, &[]);
+    let (network, daemon) = protected(&[]);
     let files = network.files();
     for file in &files {
         let _ = std::fs::remove_file(format!("/run/weir/{file}"));
@@ -281,8 +269,7 @@ fn an_interface_that_was_renamed_meanwhile_is_put_back_all_the_same() {
 
 #[test]
 fn reset_leaves_a_running_daemon_alone() {
-    let network = Network::new();
-    let daemon = Daemon::start(&network, &[]);
+    let (network, daemon) = protected(&[]);
     let refusal = failure(&network.weir(&["reset"]), 1);
     assert!(refusal.contains(&format!("kill {}", daemon.pid().as_raw_nonzero())), "{refusal}");
     assert_eq!(network.threaded(), "1");
@@ -291,8 +278,7 @@ fn reset_leaves_a_running_daemon_alone() {
 
 #[test]
 fn an_interface_that_is_down_is_reset_once_it_is_up() {
-    let network = Network::new();
-    let daemon = Daemon::start(&network, &[]);
+    let (network, daemon) = protected(&[]);
     // A veth that is down has no NAPI instance, and the kernel refuses to switch threading.
     network.links(|links, ifindex| links.set_down(ifindex).unwrap());
     daemon.signal(Signal::INT);
@@ -304,7 +290,6 @@ fn an_interface_that_is_down_is_reset_once_it_is_up() {
     let refusal = failure(&network.weir(&["reset"]), 1);
     assert!(refusal.contains("ip link set near up"), "{refusal}");
     network.links(|links, ifindex| links.set_up(ifindex).unwrap());
-    let output = network.weir(&["reset"]);
-    assert!(output.status.success(), "{output:?}");
+    network.says(&["reset"]);
     network.assert_untouched();
 }

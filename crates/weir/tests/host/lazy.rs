@@ -35,13 +35,8 @@ fn summary(network: &Network) -> String {
 
 /// A frame for a port, with a payload that tells it from all others.
 fn frame(network: &Network, v6: bool, port: u16, payload: &[u8]) -> Vec<u8> {
-    let mac = |name| {
-        let links = Links::open().unwrap();
-        links.mac(links.index(name).unwrap()).unwrap().0
-    };
-    let far = network.far.run(|| mac("far")).unwrap();
-    let near = network.near.run(|| mac(NEAR)).unwrap();
-    let builder = PacketBuilder::ethernet2(far, near);
+    let (far, near) = network.macs();
+    let builder = PacketBuilder::ethernet2(far.0, near.0);
     let builder = match v6 {
         false => builder.ipv4([198, 18, 0, 2], [198, 18, 0, 1], 64),
         true => {
@@ -88,9 +83,22 @@ fn cases(network: &Network, port: u16) -> Vec<Vec<u8>> {
     frames
 }
 
+fn frame_sender(network: &Network) -> PacketSocket {
+    let open = || PacketSocket::sender(Links::open().unwrap().index("far").unwrap()).unwrap();
+    network.far.run(open).unwrap()
+}
+
 /// A veth whose ring is full says so.
 fn send_frame(sender: &PacketSocket, frame: &[u8]) {
     wait_until("there is room for a frame", || sender.send(frame).is_ok());
+}
+
+/// A socket there is refused a ring, for this reason.
+fn assert_refused(network: &Network, address: &str, reason: &str) {
+    let socket = lazy_socket(network, address);
+    let ordinary = socket.ordinary();
+    let is_refused = matches!(ordinary, Some(Ordinary::Refused(why)) if why.contains(reason));
+    assert!(is_refused, "{ordinary:?}");
 }
 
 /// How often each datagram comes from whom, before the last.
@@ -117,8 +125,7 @@ fn a_lazy_socket_gets_what_an_ordinary_one_gets() {
         assert_lazy(&lazy);
         let ordinary = network.near_socket("[::]:9996");
         sockopt::set_socket_recv_buffer_size_force(&ordinary, 8 << 20).unwrap();
-        let index = || Links::open().unwrap().index("far").unwrap();
-        let sender = network.far.run(|| PacketSocket::sender(index()).unwrap()).unwrap();
+        let sender = frame_sender(&network);
         let lazies = cases(&network, LAZY_PORT);
         let ordinaries = cases(&network, ORDINARY_PORT);
         for (lazy_frame, ordinary_frame) in lazies.iter().zip(&ordinaries) {
@@ -140,8 +147,7 @@ fn a_lazy_socket_gets_what_an_ordinary_one_gets() {
 
 #[test]
 fn a_socket_may_take_ipv6_datagrams_without_a_checksum() {
-    let network = Network::new();
-    let _daemon = Daemon::start(&network, &["--lazy"]);
+    let (network, _daemon) = protected(&["--lazy"]);
     // UDP_NO_CHECK6_RX
     let script = "import socket\n\
         s=socket.socket(10,2);s.setsockopt(17,102,1);s.bind(('::',9995));print('bound',flush=True)\n\
@@ -149,8 +155,7 @@ fn a_socket_may_take_ipv6_datagrams_without_a_checksum() {
     let mut python = preloaded(&network, "timeout", &["20", "python3", "-c", script]);
     let mut lines = BufReader::new(python.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!(lines.next().unwrap(), "bound");
-    let index = || Links::open().unwrap().index("far").unwrap();
-    let sender = network.far.run(|| PacketSocket::sender(index()).unwrap()).unwrap();
+    let sender = frame_sender(&network);
     let mut bare = frame(&network, true, LAZY_PORT, b"bare");
     bare[60..62].fill(0);
     send_frame(&sender, &bare);
@@ -163,8 +168,7 @@ fn a_socket_may_take_ipv6_datagrams_without_a_checksum() {
 /// There, what is several packets in one is not told from one.
 #[test]
 fn with_generic_xdp_no_socket_is_lazy() {
-    let network = Network::ipv4_only();
-    let _daemon = Daemon::start(&network, &["--lazy", "--attach", "generic"]);
+    let (network, _daemon) = protected_ipv4(&["--lazy", "--attach", "generic"]);
     wait_until("it is refused", || {
         let socket = lazy_socket(&network, LAZY);
         matches!(socket.ordinary(), Some(Ordinary::Refused(why)) if why.contains("several in one"))
@@ -237,12 +241,10 @@ fn fragments_and_options_come_by_the_kernels_socket() {
 #[test]
 fn what_is_of_a_vlan_that_the_kernel_does_not_know_is_delivered_to_nobody() {
     for attach in ["native", "tc"] {
-        let network = Network::ipv4_only();
-        let _daemon = Daemon::start(&network, &["--lazy", "--attach", attach]);
+        let (network, _daemon) = protected_ipv4(&["--lazy", "--attach", attach]);
         let lazy = lazy_socket(&network, LAZY);
         assert_lazy(&lazy);
-        let index = || Links::open().unwrap().index("far").unwrap();
-        let sender = network.far.run(|| PacketSocket::sender(index()).unwrap()).unwrap();
+        let sender = frame_sender(&network);
         tag_what_leaves(&network.far, "far");
         send_frame(&sender, &frame(&network, false, LAZY_PORT, b"of VLAN 5"));
         run_in(&network.far, "tc qdisc del dev far clsact");
@@ -253,8 +255,7 @@ fn what_is_of_a_vlan_that_the_kernel_does_not_know_is_delivered_to_nobody() {
 
 #[test]
 fn a_full_ring_discards_early_and_a_connected_socket_hears_its_peer_alone() {
-    let network = Network::ipv4_only();
-    let _daemon = Daemon::start(&network, &["--lazy"]);
+    let (network, _daemon) = protected_ipv4(&["--lazy"]);
     let bind = || UdpSocket::bind(LAZY).unwrap();
     let lazy = LazyUdpSocket::with_ring(network.near.run(bind).unwrap(), 64 << 10);
     assert_lazy(&lazy);
@@ -301,12 +302,7 @@ fn rules_of_the_kernel_are_not_bypassed() {
     );
     daemon.said("lazy sockets are ordinary ones for now");
     daemon.said("table inet t, chain c has rules");
-    let refused = lazy_socket(&network, "198.18.0.1:9997");
-    assert!(
-        matches!(refused.ordinary(), Some(Ordinary::Refused(why)) if why.contains("table inet t, chain c")),
-        "{:?}",
-        refused.ordinary()
-    );
+    assert_refused(&network, "198.18.0.1:9997", "table inet t, chain c");
     send_numbers(&sender, 1..2);
     wait_until("the rule drops it", || sh(&network, "nft list ruleset").contains("packets 1 "));
     sh(&network, "nft flush ruleset");
@@ -349,12 +345,7 @@ fn what_tc_drops_is_not_bypassed_nor_output_rules_that_ask_for_connections() {
     ] {
         sh(&network, add);
         daemon.said(said);
-        let refused = lazy_socket(&network, "198.18.0.1:9997");
-        assert!(
-            matches!(refused.ordinary(), Some(Ordinary::Refused(why)) if why.contains(said)),
-            "{:?}",
-            refused.ordinary()
-        );
+        assert_refused(&network, "198.18.0.1:9997", said);
         sh(&network, remove);
         wait_until("it is lazy again", || {
             lazy_socket(&network, "198.18.0.1:9998").ordinary().is_none()
@@ -446,8 +437,7 @@ fn hostile_clients_harm_nobody_but_themselves() {
 
 #[test]
 fn unmodified_programs_receive_lazily() {
-    let network = Network::new();
-    let _daemon = Daemon::start(&network, &["--lazy"]);
+    let (network, _daemon) = protected(&["--lazy"]);
     let lazies = |count: usize| {
         let wanted = format!("lazy sockets: {count},");
         wait_until(&wanted, || summary(&network).starts_with(&wanted));
@@ -497,8 +487,7 @@ fn unmodified_programs_receive_lazily() {
 /// A resolver binds to a random port for each query.
 #[test]
 fn a_clients_port_is_lazy_only_if_it_is_named() {
-    let network = Network::ipv4_only();
-    let _daemon = Daemon::start(&network, &["--lazy"]);
+    let (network, _daemon) = protected_ipv4(&["--lazy"]);
     sh(&network, "echo 20000 60999 > /proc/sys/net/ipv4/ip_local_port_range");
     // The first descriptor of a ring.
     let script = "import os,socket,sys\n\
@@ -523,8 +512,7 @@ fn a_clients_port_is_lazy_only_if_it_is_named() {
 /// What cannot be followed is told: the socket would be an ordinary one, or have another ring, in silence.
 #[test]
 fn settings_of_the_preload_library_that_mean_nothing_are_told() {
-    let network = Network::ipv4_only();
-    let _daemon = Daemon::start(&network, &["--lazy"]);
+    let (network, _daemon) = protected_ipv4(&["--lazy"]);
     let script = "import socket;s=socket.socket(2,2);s.bind(('0.0.0.0',5000))";
     let says = |name: &str, value: &str| {
         let mut python = Command::new("python3");
@@ -556,8 +544,7 @@ fn settings_of_the_preload_library_that_mean_nothing_are_told() {
 /// the socket already.
 #[test]
 fn children_and_early_epoll_sets_lose_nothing() {
-    let network = Network::new();
-    let _daemon = Daemon::start(&network, &["--lazy"]);
+    let (network, _daemon) = protected(&["--lazy"]);
     let client = network.far_socket("198.18.0.2:0");
     let script = "import socket,select,subprocess\n\
         s=socket.socket(2,2);s.bind(('0.0.0.0',5003))\n\
@@ -586,8 +573,7 @@ fn children_and_early_epoll_sets_lose_nothing() {
 
 #[test]
 fn a_c_program_receives_lazily() {
-    let network = Network::ipv4_only();
-    let _daemon = Daemon::start(&network, &["--lazy"]);
+    let (network, _daemon) = protected_ipv4(&["--lazy"]);
     let crate_dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../weir-socket");
     let library = artifact("libweir_socket.so");
     let directory = Path::new(&library).parent().unwrap();

@@ -57,8 +57,7 @@ fn assert_printed(script: &str, wanted: &str) {
 
 /// So many came by the ring.
 fn assert_printed_by_ring(script: &str, wanted: &str, by_ring: impl RangeBounds<u64>) {
-    let network = Network::ipv4_only();
-    let _daemon = Daemon::start(&network, &["--lazy"]);
+    let (network, _daemon) = protected_ipv4(&["--lazy"]);
     for lazy in [false, true] {
         assert_eq!(printed(&network, lazy, script), wanted, "lazy: {lazy}");
     }
@@ -382,8 +381,7 @@ for by in (lambda fd: [],by_epoll,by_poll,by_select,by_duplicate):
 
 #[test]
 fn a_number_that_was_in_an_epoll_set_may_become_a_lazy_socket() {
-    let network = Network::ipv4_only();
-    let _daemon = Daemon::start(&network, &["--lazy"]);
+    let (network, _daemon) = protected_ipv4(&["--lazy"]);
     let script = "import select,socket\n\
         first=socket.socket(2,2);epoll=select.epoll();epoll.register(first,select.EPOLLIN)\n\
         number=first.fileno();first.close()\n\
@@ -446,8 +444,7 @@ fn nested(network: &Network, script: &str) -> Child {
 
 #[test]
 fn a_socket_whose_ring_cannot_be_waited_for_is_an_ordinary_one() {
-    let network = Network::ipv4_only();
-    let _daemon = Daemon::start(&network, &["--lazy"]);
+    let (network, _daemon) = protected_ipv4(&["--lazy"]);
     let script = r"
 s=bound(); same=s.dup(); sets=nested(s,depth); print('waits',flush=True)
 print(len(sets[-1].poll(9)),same.recv(9).decode())
@@ -464,8 +461,7 @@ print(len(sets[-1].poll(9)),same.recv(9).decode())
 /// Two halves could not disarm each other.
 #[test]
 fn a_socket_that_is_told_of_once_for_reading_and_writing_is_an_ordinary_one() {
-    let network = Network::ipv4_only();
-    let _daemon = Daemon::start(&network, &["--lazy"]);
+    let (network, _daemon) = protected_ipv4(&["--lazy"]);
     let script = r"
 import fcntl,struct,termios
 s=bound(); once=select.EPOLLIN|select.EPOLLOUT|select.EPOLLONESHOT
@@ -497,8 +493,7 @@ print(s.recv(9).decode(),epoll.poll(0)==[(s.fileno(),select.EPOLLOUT)],epoll.pol
 fn assert_none_is_lost(script: &str, why: &str) {
     const NUMBERS: u32 = 200;
     const ROUNDS: usize = 30;
-    let network = Network::ipv4_only();
-    let _daemon = Daemon::start(&network, &["--lazy"]);
+    let (network, _daemon) = protected_ipv4(&["--lazy"]);
     let rounds = format!(
         r"
 rounds=0
@@ -611,8 +606,7 @@ fn a_receive_within_a_receive_finds_nothing() {
 #[test]
 fn processes_that_have_forked_share_a_socket() {
     const NUMBERS: u32 = 20_000;
-    let network = Network::ipv4_only();
-    let _daemon = Daemon::start(&network, &["--lazy"]);
+    let (network, _daemon) = protected_ipv4(&["--lazy"]);
     let script = "import socket,os,sys\n\
         s=socket.socket(2,2);s.bind(('198.18.0.1',9995));print('bound',flush=True);child=os.fork()\n\
         while (n:=s.recv(4))!=b'last': os.write(1,b'%d\\n'%int.from_bytes(n,sys.byteorder))\n\

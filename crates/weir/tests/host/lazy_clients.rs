@@ -171,8 +171,7 @@ fn lingering(network: &Network) -> (TcpStream, TcpStream) {
 
 #[test]
 fn a_descriptor_that_cannot_be_closed_delays_nobody_else() {
-    let network = Network::ipv4_only();
-    let daemon = Daemon::start(&network, &["--lazy", "--lazy-group", "65534"]);
+    let (network, daemon) = protected_ipv4(&["--lazy", "--lazy-group", "65534"]);
     let path = path(&network);
     // One that is received, one that waits behind a request, one behind a connection that is only closed.
     let blocks: Vec<_> = (0..3).map(|_| lingering(&network)).collect();
@@ -236,8 +235,7 @@ fn many_users_at_once_have_few_processes() {
 
 #[test]
 fn descriptors_that_cannot_be_closed_do_not_keep_the_daemon_from_its_end() {
-    let network = Network::ipv4_only();
-    let daemon = Daemon::start(&network, &["--lazy", "--lazy-group", "65534"]);
+    let (network, daemon) = protected_ipv4(&["--lazy", "--lazy-group", "65534"]);
     let path = path(&network);
     let (near, _far): (Vec<TcpStream>, Vec<TcpStream>) =
         (0..3).map(|_| lingering(&network)).unzip();
@@ -264,8 +262,7 @@ const SMALL_MESSAGES: usize = 10_000;
 
 #[test]
 fn a_descriptor_behind_many_messages_delays_nobody_else() {
-    let network = Network::ipv4_only();
-    let daemon = Daemon::start(&network, &["--lazy", "--lazy-group", "65534"]);
+    let (network, daemon) = protected_ipv4(&["--lazy", "--lazy-group", "65534"]);
     let path = path(&network);
     let (near, far) = lingering(&network);
     // All wait before the first is read, as no more are taken then. Some are empty, as the end is.
@@ -363,8 +360,7 @@ fn a_program_that_the_daemons_pid_namespace_does_not_see_is_told_so_and_leaves_n
 
 #[test]
 fn a_program_that_does_not_see_the_daemons_pid_namespace_has_a_lazy_socket() {
-    let network = Network::ipv4_only();
-    let daemon = Daemon::start(&network, &["--lazy"]);
+    let (network, daemon) = protected_ipv4(&["--lazy"]);
     let script = "import socket\ns=socket.socket(2,2);s.bind(('198.18.0.1',9995));print('bound',flush=True)\n\
         print(s.recv(9).decode())\n";
     let arguments = ["--pid", "--fork", "--kill-child", "timeout", "30", "python3", "-c", script];
@@ -382,8 +378,7 @@ fn a_program_that_does_not_see_the_daemons_pid_namespace_has_a_lazy_socket() {
 /// Whatever is sent, with whatever descriptors: it is answered, or the connection ends, and nothing stays open.
 #[test]
 fn any_bytes_and_descriptors_are_survived() {
-    let network = Network::ipv4_only();
-    let daemon = Daemon::start(&network, &["--lazy", "--lazy-group", "65534"]);
+    let (network, daemon) = protected_ipv4(&["--lazy", "--lazy-group", "65534"]);
     let path = path(&network);
     // The daemon opens some files when it first looks at the rules.
     assert_others_are_served(&network, &daemon, "first");

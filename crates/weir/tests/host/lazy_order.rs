@@ -14,8 +14,7 @@ use weir_socket::{AsyncLazyUdpSocket, LazyUdpSocket};
 /// What waited before it was lazy comes first, and then the ring, though the kernel's socket is never empty.
 #[test]
 fn a_kernels_socket_that_is_never_empty_does_not_keep_the_ring_waiting() {
-    let network = Network::ipv4_only();
-    let _daemon = Daemon::start(&network, &["--lazy"]);
+    let (network, _daemon) = protected_ipv4(&["--lazy"]);
     let sender = network.far_socket("198.18.0.2:0");
     let socket = network.near.run(|| UdpSocket::bind(LAZY).unwrap()).unwrap();
     send_numbers(&sender, 0..8);
@@ -170,8 +169,7 @@ fn a_socket_that_weir_is_told_to_leave_loses_nothing() {
 /// The kernel prefers the member that wants the CPU where it looks, which need not be the gate's (RPS).
 #[test]
 fn a_group_whose_members_prefer_cpus_is_left_to_the_kernel() {
-    let network = Network::ipv4_only();
-    let _daemon = Daemon::start(&network, &["--lazy"]);
+    let (network, _daemon) = protected_ipv4(&["--lazy"]);
     let member = || {
         let socket: OwnedFd = socket(AddressFamily::INET, SocketType::DGRAM, None).unwrap();
         sockopt::set_socket_reuseport(&socket, true).unwrap();

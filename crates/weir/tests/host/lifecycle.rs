@@ -12,7 +12,6 @@ use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::sched::SchedPolicy;
-use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::units::{CpuId, Nice};
 
 /// The NAPI threads that the governor looks after, by the status. Their weight depends on what else the
@@ -24,8 +23,7 @@ fn governed(network: &Network) -> Vec<Pid> {
 
 #[test]
 fn the_gate_is_attached_and_the_status_says_so() {
-    let network = Network::new();
-    let daemon = Daemon::start(&network, &[]);
+    let (network, daemon) = protected(&[]);
     assert!(network.has_xdp());
     assert_eq!(network.threaded(), "1");
     let threads = network.napi_threads();
@@ -110,10 +108,7 @@ fn threads_that_were_there_before_get_their_weight_and_cpus_back() {
     let network = Network::new();
     // With GRO, a veth polls by NAPI without any XDP program, and keeps its threads.
     network.poll_by_napi();
-    let write = |value: &str| {
-        network.near.run(|| NetSysfs::open().unwrap().write(NEAR, "threaded", value)).unwrap()
-    };
-    write("1").unwrap();
+    network.set_threaded("1");
     let thread = network.napi_threads()[0];
     let cpus = sched::affinity(thread).unwrap();
     sched::set_nice(thread, Nice(5)).unwrap();
@@ -126,7 +121,7 @@ fn threads_that_were_there_before_get_their_weight_and_cpus_back() {
     assert_eq!(sched::nice(thread).unwrap(), Nice(5));
     assert_eq!(sched::affinity(thread).unwrap(), cpus);
     assert_eq!(network.threaded(), "1");
-    write("0").unwrap();
+    network.set_threaded("0");
     network.assert_untouched();
 }
 
@@ -134,9 +129,8 @@ fn threads_that_were_there_before_get_their_weight_and_cpus_back() {
 fn packet_steering_is_noted_and_switched_off_on_request() {
     const RPS: &str = "queues/rx-0/rps_cpus";
     let network = Network::new();
-    let sysfs = network.near.run(|| NetSysfs::open().unwrap()).unwrap();
-    let read = || sysfs.read(NEAR, RPS).unwrap();
-    sysfs.write(NEAR, RPS, "2").unwrap();
+    let read = || network.read(RPS);
+    network.write(RPS, "2");
     let steered = read();
 
     let daemon = Daemon::start(&network, &[]);
@@ -151,7 +145,7 @@ fn packet_steering_is_noted_and_switched_off_on_request() {
     assert_eq!(read().trim_matches('0'), "");
     daemon.interrupt();
     assert_eq!(read(), steered);
-    sysfs.write(NEAR, RPS, "0").unwrap();
+    network.write(RPS, "0");
     network.assert_untouched();
 }
 
@@ -161,8 +155,7 @@ fn packet_steering_of_a_queue_that_is_gone_goes_with_it() {
     let set_queues = |count: &str| sh(&network, &format!("ethtool -L near rx {count}"));
     for kill in [false, true] {
         set_queues("2");
-        let sysfs = network.near.run(|| NetSysfs::open().unwrap()).unwrap();
-        sysfs.write(NEAR, "queues/rx-1/rps_cpus", "2").unwrap();
+        network.write("queues/rx-1/rps_cpus", "2");
         let daemon = Daemon::start(&network, &["--rps-off"]);
         set_queues("1");
         let said = end(&network, daemon, kill).unwrap_or_default();
@@ -188,20 +181,19 @@ fn what_somebody_else_has_set_meanwhile_stays() {
     const RPS: &str = "queues/rx-0/rps_cpus";
     let network = Network::new();
     network.poll_by_napi();
-    let sysfs = network.near.run(|| NetSysfs::open().unwrap()).unwrap();
-    let mask = || sysfs.read(NEAR, RPS).unwrap().trim_start_matches(['0', ',']).to_owned();
-    sysfs.write(NEAR, "threaded", "1").unwrap();
+    let mask = || network.read(RPS).trim_start_matches(['0', ',']).to_owned();
+    network.set_threaded("1");
     let thread = network.napi_threads()[0];
     let cpus = sched::affinity(thread).unwrap();
     let options = ["--nice", "-3", "--cpus", "1", "--rps-off"];
     for kill in [false, true] {
-        sysfs.write(NEAR, RPS, "2").unwrap();
+        network.write(RPS, "2");
         sched::set_nice(thread, Nice(5)).unwrap();
         sched::set_affinity(thread, &cpus).unwrap();
         let daemon = Daemon::start(&network, &options);
         assert_eq!((mask().as_str(), sched::nice(thread).unwrap()), ("", Nice(-3)));
         assert_eq!(sched::affinity(thread).unwrap(), [CpuId(1)]);
-        sysfs.write(NEAR, RPS, "1").unwrap();
+        network.write(RPS, "1");
         sched::set_nice(thread, Nice(7)).unwrap();
         sched::set_affinity(thread, &[CpuId(0)]).unwrap();
         if let Some(said) = end(&network, daemon, kill) {
@@ -228,7 +220,7 @@ fn what_somebody_else_has_set_meanwhile_stays() {
     assert!(said.contains("rx-0 0 -> ") && said.contains("-3 -> 7"), "{said}");
     assert_eq!((mask().as_str(), sched::nice(thread).unwrap()), ("1", Nice(7)));
     assert_eq!(sched::affinity(thread).unwrap(), [CpuId(0)]);
-    sysfs.write(NEAR, "threaded", "0").unwrap();
+    network.set_threaded("0");
     network.assert_untouched();
 }
 
@@ -237,8 +229,7 @@ fn what_somebody_else_has_set_meanwhile_stays() {
 fn a_governed_thread_that_somebody_else_has_made_real_time_stays_so() {
     let network = Network::ipv4_only();
     network.poll_by_napi();
-    let sysfs = network.near.run(|| NetSysfs::open().unwrap()).unwrap();
-    sysfs.write(NEAR, "threaded", "1").unwrap();
+    network.set_threaded("1");
     let thread = network.napi_threads()[0];
     let theirs = SchedPolicy::Fifo(7);
     for kill in [false, true] {
@@ -255,14 +246,13 @@ fn a_governed_thread_that_somebody_else_has_made_real_time_stays_so() {
             (theirs, Nice(5))
         );
     }
-    sysfs.write(NEAR, "threaded", "0").unwrap();
+    network.set_threaded("0");
     network.assert_untouched();
 }
 
 #[test]
 fn with_the_policy_off_weights_are_left_alone() {
-    let network = Network::new();
-    let daemon = Daemon::start(&network, &["--policy", "off"]);
+    let (network, daemon) = protected(&["--policy", "off"]);
     assert_eq!(network.threaded(), "1");
     assert_eq!(sched::nice(network.napi_threads()[0]).unwrap(), Nice(0));
     assert_eq!(network.interface_status()["policy"], "off");
@@ -284,8 +274,7 @@ fn the_gate_works_alone_where_threads_are_refused() {
 
 #[test]
 fn threads_that_only_come_to_be_possible_are_governed_as_from_the_start() {
-    let network = Network::new();
-    let daemon = Daemon::start(&network, &["--attach", "tc"]);
+    let (network, daemon) = protected(&["--attach", "tc"]);
     let why = network.interface_status()["not_threaded"].to_string();
     assert!(why.contains("`ethtool -K near gro on`") && why.contains("`--attach native`"), "{why}");
     network.poll_by_napi();
@@ -297,8 +286,7 @@ fn threads_that_only_come_to_be_possible_are_governed_as_from_the_start() {
 
 #[test]
 fn threads_made_anew_are_set_up_anew() {
-    let network = Network::new();
-    let daemon = Daemon::start(&network, &[]);
+    let (network, daemon) = protected(&[]);
     let before = network.napi_threads();
     network.links(|links, ifindex| {
         links.set_down(ifindex).unwrap();
@@ -328,8 +316,7 @@ fn an_interface_that_is_down_is_protected_once_it_is_up() {
 
 #[test]
 fn an_interface_that_vanishes_ends_protection() {
-    let network = Network::new();
-    let daemon = Daemon::start(&network, &[]);
+    let (network, daemon) = protected(&[]);
     network.links(|links, ifindex| links.delete(ifindex).unwrap());
     let (status, messages) = daemon.end();
     assert_eq!(status.code(), Some(1));
@@ -355,11 +342,9 @@ fn an_interface_that_is_lost_beside_another_is_said_to_be_and_protected_when_it_
     });
     assert!(said.starts_with("degraded: near2 is no longer protected: it has been"), "{said}");
     let metrics = network.says(&["status", "--openmetrics"]);
-    for line in
-        ["weir_protected{interface=\"near\"} 1.0", "weir_protected{interface=\"near2\"} 0.0"]
-    {
-        assert!(metrics.lines().any(|each| each == line), "no {line} in {metrics}");
-    }
+    let lines =
+        ["weir_protected{interface=\"near\"} 1.0", "weir_protected{interface=\"near2\"} 0.0"];
+    assert_has_lines(&metrics, lines);
     let text = network.says(&["status"]);
     assert!(text.contains("\nnear2  no longer protected: it has been removed"), "{text}");
     for of_the_living in ["guardian ", "gate at ", "the gate is "] {
@@ -451,19 +436,13 @@ fn a_terminal_that_nobody_reads_is_not_waited_for() {
         wait_until("the next status", || updated() != before);
     }
     daemon.signal(Signal::TERM);
-    let mut status = None;
-    wait_until("weir has ended", || {
-        status = daemon.try_wait().unwrap();
-        status.is_some()
-    });
-    assert!(status.unwrap().success());
+    assert!(daemon.end().success());
     network.assert_untouched();
 }
 
 #[test]
 fn a_daemon_that_reports_nothing_is_said_to() {
-    let network = Network::new();
-    let daemon = Daemon::start(&network, &[]);
+    let (network, daemon) = protected(&[]);
     let text = || network.says(&["status"]);
     assert!(!text().contains("reported nothing"), "{}", text());
     let silent = || network.interface_status()["silent_secs"].clone();
@@ -479,8 +458,7 @@ fn a_daemon_that_reports_nothing_is_said_to() {
 /// Whose an address is, and what diverts its packets, may have changed since.
 #[test]
 fn the_gate_of_a_daemon_that_is_stopped_passes_everything_after_a_while() {
-    let network = Network::new();
-    let daemon = Daemon::start(&network, &[]);
+    let (network, daemon) = protected(&[]);
     let socket = network.near_socket("198.18.0.1:5001");
     let read = || {
         network.far_socket("198.18.0.2:0").send_to(b"packet", "198.18.0.1:5001").unwrap();

@@ -94,8 +94,8 @@ fn no_name_moves_the_cursor() {
     wait_until("the status is published", || !network.status()["interfaces"][0].is_null());
     let packets = [whole(captures::udp(NEAR_IP, 5000))];
     let bytes = captures::pcap(PcapHeader::default(), &packets);
-    let capture = captures::File::new("c\x1b[2J.pcap", &bytes);
-    let ticket = captures::File::new("ticket.json", br#"{"kernel": "\u001b[2J\n1. nothing"}"#);
+    let capture = ConfigFile::new("c\x1b[2J.pcap", &bytes);
+    let ticket = ConfigFile::new("ticket.json", br#"{"kernel": "\u001b[2J\n1. nothing"}"#);
     let explain = [&["explain", capture.path()], NO_CONFIG].concat();
     for arguments in [
         &["status"][..],

@@ -1,8 +1,6 @@
 //! A host with containers: its own services are protected, and nothing that NAT sends elsewhere is lost.
 
-use std::io::Write as _;
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::process::{Command, Stdio};
 
 use crate::common::run_in as sh;
 use crate::common::*;
@@ -59,13 +57,7 @@ impl Container {
 }
 
 fn nft(ns: &NetNs, rules: &str) {
-    let run = || {
-        let mut child =
-            Command::new("nft").args(["-f", "-"]).stdin(Stdio::piped()).spawn().unwrap();
-        child.stdin.take().unwrap().write_all(rules.as_bytes()).unwrap();
-        child.wait().unwrap()
-    };
-    assert!(ns.run(run).unwrap().success(), "{rules}");
+    sh(ns, &format!("nft '{rules}'"));
 }
 
 /// Few enough for the veth's ring.
@@ -214,14 +206,10 @@ fn what_a_look_up_before_a_discard_costs() {
     let flood = network.far_socket("198.18.0.2:0");
     let daemon = Daemon::start(&network, &[]);
     is_discarding(&network, &flood, SERVICE);
-    let mac = |name| {
-        let links = Links::open().unwrap();
-        links.mac(links.index(name).unwrap()).unwrap().0
-    };
-    let macs = (network.far.run(|| mac("far")).unwrap(), network.near.run(|| mac(NEAR)).unwrap());
+    let (far, near) = network.macs();
     let measure = |source: u16| {
         let mut packet = Vec::new();
-        PacketBuilder::ethernet2(macs.0, macs.1)
+        PacketBuilder::ethernet2(far.0, near.0)
             .ipv4([198, 18, 0, 2], [198, 18, 0, 1], 64)
             .udp(source, 5000)
             .write(&mut packet, &[0x5a; 14])

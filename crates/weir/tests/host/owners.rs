@@ -24,9 +24,8 @@ fn hostile(socket: UdpSocket) -> Owned {
 /// The channels of the only interface in `weir channels --json`.
 fn channels(network: &Network, interval: &str) -> Vec<Value> {
     let output = network.weir(&["channels", "--json", "--interval", interval]);
-    assert!(output.status.success(), "{output:?}");
     assert!(output.stderr.is_empty(), "{output:?}");
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let report: Value = serde_json::from_str(&success(&output)).unwrap();
     report["interfaces"][0]["channels"].as_array().unwrap().clone()
 }
 
@@ -98,8 +97,7 @@ fn channels_have_owners_queues_and_late_drops() {
     let icmp = seen.iter().find(|channel| channel["kind"] == "icmp");
     assert!(icmp.is_none_or(|icmp| icmp["owner"].is_null() && icmp["sockets"].is_null()));
 
-    let table = network.weir(&["channels", "--interval", "10ms"]);
-    let table = String::from_utf8(table.stdout).unwrap();
+    let table = network.says(&["channels", "--interval", "10ms"]);
     for line in table.lines() {
         assert!(line.chars().count() <= 100, "{line}");
         assert!(!line.contains(char::is_control), "{line}");

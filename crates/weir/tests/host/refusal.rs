@@ -9,8 +9,7 @@ use weir_bpf::attach::{AttachMode, DoNothing};
 
 #[test]
 fn a_second_daemon_is_refused_and_the_first_named() {
-    let network = Network::new();
-    let first = Daemon::start(&network, &[]);
+    let (network, first) = protected(&[]);
     let refusal = failure(&network.weir(&["run", NEAR]), 1);
     assert!(refusal.contains(&format!("(pid {})", first.pid().as_raw_nonzero())), "{refusal}");
     assert!(refusal.contains("weir status"), "{refusal}");
@@ -190,15 +189,11 @@ fn without_sys_admin_the_gate_still_works() {
     command.args(["--bounding-set", "-sys_admin", "--inh-caps", "-all", WEIR, "run", NEAR]);
     command.args(NO_CONFIG);
     command.args(["--quiet", "--attach", "native"]).stderr(std::process::Stdio::null());
-    let mut child = network.near.run(|| command.spawn().unwrap()).unwrap();
+    let mut child = network.near.run(|| Owned::start(&mut command)).unwrap();
     wait_until("the status is published", || !network.status()["interfaces"][0].is_null());
     assert!(network.interface_status()["not_threaded"].is_string());
     assert!(network.has_xdp());
-    rustix::process::kill_process(
-        rustix::process::Pid::from_child(&child),
-        rustix::process::Signal::INT,
-    )
-    .unwrap();
+    child.signal(rustix::process::Signal::INT);
     assert!(child.wait().unwrap().success());
     network.assert_untouched();
 }

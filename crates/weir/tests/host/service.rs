@@ -4,10 +4,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use crate::common::*;
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 const PACKAGING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging");
@@ -16,14 +15,17 @@ fn protect(name: &str) -> ConfigFile {
     ConfigFile::new(name, &format!("[interface.{NEAR}]\nprotect = true\nattach = \"native\"\n"))
 }
 
-fn ends_well(mut child: Child) {
-    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-    let mut status = None;
-    wait_until("weir has ended", || {
-        status = child.try_wait().unwrap();
-        status.is_some()
-    });
-    assert!(status.unwrap().success());
+/// A weir that gets everything from the file.
+fn service(network: &Network, file: &ConfigFile) -> Owned {
+    let mut command = Command::new(WEIR);
+    command.args(["run", "--quiet", "--config", file.path()]).stderr(Stdio::piped());
+    network.near.run(|| Owned::start(&mut command)).unwrap()
+}
+
+/// Ends it; what it has said.
+fn ends_well(mut service: Owned) -> String {
+    service.terminate();
+    service.last_words()
 }
 
 #[test]
@@ -35,7 +37,7 @@ fn systemd_is_told_what_it_waits_for() {
     systemd.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut command = Command::new(WEIR);
     command.args(["run", "--quiet", "--config", file.path()]).env("NOTIFY_SOCKET", &path);
-    let child = network.near.run(|| command.stderr(Stdio::null()).spawn().unwrap()).unwrap();
+    let mut child = network.near.run(|| Owned::start(command.stderr(Stdio::null()))).unwrap();
     let hears = |word: &str| {
         let mut bytes = [0; 4096];
         loop {
@@ -49,7 +51,7 @@ fn systemd_is_told_what_it_waits_for() {
     assert!(network.has_xdp());
     hears("WATCHDOG=1");
     hears("WATCHDOG=1");
-    ends_well(child);
+    child.terminate();
     hears("STOPPING=1");
     network.assert_untouched();
 }
@@ -67,9 +69,7 @@ fn the_file_names_the_interfaces_or_the_error_says_how() {
         "[interface.{NEAR}]\nprotect = true\n[interface.{NEAR2}]\nprotect = true\npolicy = \"off\"\n"
     );
     let file = ConfigFile::new("both", &both);
-    let mut command = Command::new(WEIR);
-    command.args(["run", "--quiet", "--config", file.path()]).stderr(Stdio::null());
-    let child = network.near.run(|| command.spawn().unwrap()).unwrap();
+    let child = service(&network, &file);
     wait_until("both are protected", || {
         network.status()["interfaces"].as_array().unwrap().len() == 2
     });
@@ -90,27 +90,19 @@ fn an_interface_that_is_not_there_yet_does_not_keep_the_others_from_protection()
     let refusal = failure(&network.weir(&["run", NEAR, NEAR2, "--config", file.path()]), 1);
     assert!(refusal.contains("no interface") && refusal.contains(NEAR2), "{refusal}");
 
-    let mut command = Command::new(WEIR);
-    command.args(["run", "--quiet", "--config", file.path()]).stderr(Stdio::piped());
-    let mut child = network.near.run(|| command.spawn().unwrap()).unwrap();
+    let child = service(&network, &file);
     let check = || {
         let output = network.weir(&["status", "--check"]);
         (output.status.code(), String::from_utf8(output.stdout).unwrap())
     };
     wait_until("one is protected", || check().0 == Some(1));
     assert!(check().1.starts_with("degraded: near2 is not yet protected: "), "{:?}", check());
-    let status = network.status();
-    let attach = |name| {
-        let mut all = status["interfaces"].as_array().unwrap().iter();
-        all.find(|each| each["interface"] == name).unwrap()["attach"].clone()
-    };
+    let attach = |name| network.status_of(name)["attach"].clone();
     assert_eq!((attach(NEAR), attach(NEAR2)), ("tcx".into(), Value::Null));
     let metrics = network.says(&["status", "--openmetrics"]);
-    for line in
-        ["weir_protected{interface=\"near\"} 1.0", "weir_protected{interface=\"near2\"} 0.0"]
-    {
-        assert!(metrics.lines().any(|each| each == line), "no {line} in {metrics}");
-    }
+    let lines =
+        ["weir_protected{interface=\"near\"} 1.0", "weir_protected{interface=\"near2\"} 0.0"];
+    assert_has_lines(&metrics, lines);
     network.says(&["status"]);
 
     network.add_pair();
@@ -118,10 +110,7 @@ fn an_interface_that_is_not_there_yet_does_not_keep_the_others_from_protection()
     let status = network.status();
     let shares = [0, 1].map(|at| status["interfaces"][at]["user_share"].as_f64().unwrap());
     assert!(shares.contains(&0.7), "{shares:?}");
-    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-    assert!(child.wait().unwrap().success());
-    let mut messages = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut messages).unwrap();
+    let messages = ends_well(child);
     assert!(messages.contains("near2 is not protected yet: "), "{messages}");
     network.assert_untouched();
 }
@@ -132,14 +121,9 @@ fn a_fast_path_without_its_egress_does_not_keep_the_rest_from_protection() {
     let network = Network::new();
     let section = |name| format!("[interface.{name}]\nprotect = true\nforward = \"xdp\"\n");
     let file = ConfigFile::new("no-egress", &(section(NEAR) + &section(NEAR2)));
-    let mut command = Command::new(WEIR);
-    command.args(["run", "--quiet", "--config", file.path()]).stderr(Stdio::piped());
-    let mut child = network.near.run(|| command.spawn().unwrap()).unwrap();
+    let child = service(&network, &file);
     wait_until("one is protected", || network.says(&["status"]).contains("near  protected"));
-    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-    assert!(child.wait().unwrap().success());
-    let mut messages = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut messages).unwrap();
+    let messages = ends_well(child);
     for said in ["near2 is not protected yet: ", "no other interface to send by"] {
         assert!(messages.contains(said), "{messages}");
     }
@@ -155,9 +139,9 @@ fn the_soft_limit_on_open_files_is_raised() {
     command
         .args(["-c", script, WEIR, "run", NEAR, "--quiet", "--attach", "native"])
         .args(NO_CONFIG);
-    let child = network.near.run(|| command.stderr(Stdio::null()).spawn().unwrap()).unwrap();
+    let mut child = network.near.run(|| Owned::start(command.stderr(Stdio::null()))).unwrap();
     wait_until("it protects", || !network.status()["interfaces"][0].is_null());
-    ends_well(child);
+    child.terminate();
     network.assert_untouched();
 }
 
@@ -183,11 +167,7 @@ fn monitoring_gets_an_exit_code() {
 #[test]
 fn metrics_are_those_of_the_status() {
     let network = Network::new();
-    let metrics = || {
-        let output = network.weir(&["status", "--openmetrics"]);
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).unwrap()
-    };
+    let metrics = || network.says(&["status", "--openmetrics"]);
     assert!(metrics().ends_with("# EOF\n"));
     let daemon = Daemon::start(&network, &[]);
     let socket = network.near_socket("198.18.0.1:5000");
@@ -195,16 +175,15 @@ fn metrics_are_those_of_the_status() {
     socket.recv(&mut [0; 8]).unwrap();
     wait_until("it is counted", || network.count("udp-room") == 1);
     let text = metrics();
-    for line in [
+    let lines = [
         "# TYPE weir_packets counter",
         "weir_packets_total{interface=\"near\",verdict=\"pass\",reason=\"udp-room\"} 1",
         "weir_packets_total{interface=\"near\",verdict=\"discard\",reason=\"udp-full\"} 0",
         "weir_protected{interface=\"near\"} 1.0",
         "weir_discarding{interface=\"near\"} 1.0",
         "weir_udp_late_drops_total{interface=\"near\"} 0",
-    ] {
-        assert!(text.lines().any(|each| each == line), "no {line} in {text}");
-    }
+    ];
+    assert_has_lines(&text, lines);
     // Each sample once, or the whole file is refused.
     let samples: Vec<&str> =
         text.lines().filter_map(|line| line.rsplit_once(' ')).map(|(name, _)| name).collect();
@@ -256,7 +235,7 @@ fn interfaces_of_one_name_in_several_namespaces_are_told_apart() {
     for network in &networks {
         let netns = network.near.inode();
         let line = format!("weir_protected{{interface=\"near\",netns=\"{netns}\"}} 1.0");
-        assert!(text.lines().any(|each| each == line), "no {line} in {text}");
+        assert_has_lines(&text, [line]);
     }
     for (network, daemon) in networks.iter().zip(daemons) {
         network.assert_left_untouched_by(daemon);
@@ -327,17 +306,12 @@ fn metrics_are_served_on_loopback_if_the_file_says_so() {
     let second = ["run", "--quiet", NEAR2, "--config", file.path()];
     let mut command = Command::new(WEIR);
     command.args(second).stderr(Stdio::piped());
-    let child = network.near.run(|| command.spawn().unwrap()).unwrap();
+    let child = network.near.run(|| Owned::start(&mut command)).unwrap();
     wait_until("both are protected", || {
         network.status()["interfaces"].as_array().unwrap().len() == 2
     });
-    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-    let output = child.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        output.status.success() && said.contains("metrics cannot be served at 127.0.0.1:9463"),
-        "{said}"
-    );
+    let said = ends_well(child);
+    assert!(said.contains("metrics cannot be served at 127.0.0.1:9463"), "{said}");
     network.assert_left_untouched_by(daemon);
 }
 
@@ -406,12 +380,12 @@ fn the_units_privileges_are_enough_and_none_is_more_than_that() {
         command
     };
     let mut all = run(&names);
-    let child = network.near.run(|| all.stderr(Stdio::null()).spawn().unwrap()).unwrap();
+    let mut child = network.near.run(|| Owned::start(all.stderr(Stdio::null()))).unwrap();
     wait_until("the status is published", || !network.status()["interfaces"][0].is_null());
     let status = network.interface_status();
     assert_eq!(status["not_threaded"], serde_json::Value::Null, "{status}");
     assert!(!status["governed"].as_array().unwrap().is_empty(), "{status}");
-    ends_well(child);
+    child.terminate();
     network.assert_untouched();
     for dropped in &names {
         let kept: Vec<String> = names.iter().filter(|name| *name != dropped).cloned().collect();
@@ -479,13 +453,9 @@ fn the_package_has_what_it_should_and_depends_on_what_it_needs() {
     let mut make = Command::new(format!("{PACKAGING}/deb"));
     // Level 0: this is about what is in it.
     let output = make.arg(WEIR).arg(scratch.path()).env("DEB_COMPRESSION", "0").output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let deb = String::from_utf8(output.stdout).unwrap().trim().to_owned();
-    let dpkg = |option: &str| {
-        let output = Command::new("dpkg-deb").args([option, &deb]).output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).unwrap()
-    };
+    let deb = success(&output).trim().to_owned();
+    let dpkg =
+        |option: &str| success(&Command::new("dpkg-deb").args([option, &deb]).output().unwrap());
     let contents = dpkg("--contents");
     for file in [
         "-rwxr-xr-x root/root", // of /usr/bin/weir, which comes first

@@ -58,8 +58,7 @@ fn everything_passes(attach: &str) {
     assert_eq!(line["discarded"], 0);
     let said = network.says(&["status"]);
     assert!(said.contains("policy shadow") && said.contains("would discard"), "{said}");
-    let channels = network.weir(&["channels", "--json"]);
-    let channels: Value = serde_json::from_slice(&channels.stdout).unwrap();
+    let channels = network.json(&["channels", "--json"]);
     let channel = &channels["interfaces"][0]["channels"][0];
     assert_eq!(
         (&channel["discarded"]["packets"], &channel["would_discard"]["packets"]),

@@ -1,6 +1,5 @@
 //! `weir channels --sources`: who sends what is discarded, from real floods, at each place that a gate can be at.
 
-use std::io::Write;
 use std::net::{IpAddr, UdpSocket};
 use std::process::{Command, Stdio};
 
@@ -88,17 +87,8 @@ impl Host {
     }
 
     /// Has nft do this, in the flooded host's namespace.
-    fn nft(&self, arguments: &[&str], input: &str) -> String {
-        let run = || {
-            let mut nft = Command::new("nft");
-            nft.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-            let mut nft = nft.spawn().unwrap();
-            nft.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-            let output = nft.wait_with_output().unwrap();
-            assert!(output.status.success(), "{input}{output:?}");
-            String::from_utf8(output.stdout).unwrap()
-        };
-        self.network.near.run(run).unwrap()
+    fn nft(&self, arguments: &str) -> String {
+        sh(&self.network, &format!("nft {arguments}"))
     }
 }
 
@@ -198,26 +188,25 @@ fn nft_takes_what_is_printed_for_it() {
     let daemon = Daemon::start(&host.network, &["--attach", "tc"]);
     host.flooded(|_| {
         let sets = host.sources(&["--nft"]);
-        let elements =
-            |family: &str| host.nft(&["list", "set", "inet", "weir_sources", family], "");
+        let replace = format!("-f - <<'END'\n{sets}\nEND");
+        let elements = |family| host.nft(&format!("list set inet weir_sources {family}"));
         // What was there before goes.
         for _ in 0..2 {
-            host.nft(&["-f", "-"], &sets);
-            host.nft(&["add", "element", "inet", "weir_sources", "ipv4", "{ 198.18.9.9 }"], "");
+            host.nft(&replace);
+            host.nft("'add element inet weir_sources ipv4 { 198.18.9.9 }'");
         }
-        host.nft(&["-f", "-"], &sets);
+        host.nft(&replace);
         let (ipv4, ipv6) = (elements("ipv4"), elements("ipv6"));
         assert!(ipv4.contains("198.18.0.2, 198.19.7.0/24 }"), "{sets}{ipv4}");
         assert!(ipv6.contains("{ 2001:2:0:7::/64 }"), "{sets}{ipv6}");
         // A rule that uses them does not make the gate pass everything.
         host.nft(
-            &["-f", "-"],
-            "table inet weir_sources { chain ban { type filter hook prerouting priority raw; \
-             ip saddr @ipv4 counter drop; ip6 saddr @ipv6 counter drop; }; }",
+            "'table inet weir_sources { chain ban { type filter hook prerouting priority raw; \
+             ip saddr @ipv4 counter drop; ip6 saddr @ipv6 counter drop; }; }'",
         );
         wait_until("the rule drops what the gate admits to queues with room", || {
             host.drain();
-            let rules = host.nft(&["list", "chain", "inet", "weir_sources", "ban"], "");
+            let rules = host.nft("list chain inet weir_sources ban");
             rules.matches("packets 0 ").count() == 0
         });
         let before = host.network.count("udp-full");
@@ -228,8 +217,7 @@ fn nft_takes_what_is_printed_for_it() {
 
 #[test]
 fn without_an_interval_there_is_nothing_to_sample() {
-    let network = Network::ipv4_only();
-    let daemon = Daemon::start(&network, &[]);
+    let (network, daemon) = protected_ipv4(&[]);
     let refused = network.weir(&["channels", "--sources", "--interval", "0"]);
     let refused = failure(&refused, 1);
     assert!(refused.contains("leave out `--interval 0`"), "{refused}");

@@ -35,8 +35,7 @@ fn leftovers_while_locked(prepare: &str, held: &str) -> usize {
         .output()
         .unwrap();
     std::fs::remove_dir(&dir).unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let status: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let status: Value = serde_json::from_str(&success(&output)).unwrap();
     status["leftovers"].as_array().unwrap().len()
 }
 
@@ -54,8 +53,7 @@ fn a_lock_is_told_from_one_on_another_file_system() {
 
 #[test]
 fn to_others_than_root_it_says_who_may_see_it() {
-    let network = Network::ipv4_only();
-    let daemon = Daemon::start(&network, &[]);
+    let (network, daemon) = protected_ipv4(&[]);
     let run = |arguments: &[&str]| {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups", WEIR, "status"]);

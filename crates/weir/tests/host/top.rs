@@ -3,11 +3,11 @@
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use crate::common::*;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use rustix::termios::{Winsize, tcgetattr, tcsetwinsize};
 
 const ENTER: &str = "\x1b[?1049h";
@@ -37,11 +37,11 @@ impl Terminal {
         Self { end, written }
     }
 
-    fn start(&self, network: &Network, arguments: &[&str]) -> Child {
+    fn start(&self, network: &Network, arguments: &[&str]) -> Owned {
         let stdio = || Stdio::from(self.end.try_clone().unwrap());
         let mut command = Command::new(WEIR);
         command.args(arguments).stdin(stdio()).stdout(stdio()).stderr(stdio());
-        network.near.run(|| command.spawn().unwrap()).unwrap()
+        network.near.run(|| Owned::start(&mut command)).unwrap()
     }
 
     fn text(&self) -> String {
@@ -73,7 +73,7 @@ fn a_terminal_shows_it_and_is_as_before_afterwards() {
             text.matches("\x1b[H").count() >= 3 && text.contains("    from 198.18.0.2 ")
         };
         wait_until("three views are shown", views);
-        kill_process(Pid::from_child(&top), Signal::INT).unwrap();
+        top.signal(Signal::INT);
         assert!(top.wait().unwrap().success());
         wait_until("the other screen is left", || terminal.text().ends_with(LEAVE));
         let text = terminal.text();
@@ -94,8 +94,7 @@ fn a_terminal_shows_it_and_is_as_before_afterwards() {
 
 #[test]
 fn a_terminal_is_left_when_the_daemon_ends() {
-    let network = Network::ipv4_only();
-    let daemon = Daemon::start(&network, &[]);
+    let (network, daemon) = protected_ipv4(&[]);
     let terminal = Terminal::new();
     let mut top = terminal.start(&network, &["top", "--interval", "200ms"]);
     wait_until("a view is shown", || terminal.text().contains("near: policy on"));

@@ -259,8 +259,7 @@ fn two_interfaces_of_one_daemon_are_each_counted_and_restored() {
 
 #[test]
 fn an_address_added_later_is_known() {
-    let network = Network::ipv4_only();
-    let daemon = Daemon::start(&network, &[]);
+    let (network, daemon) = protected_ipv4(&[]);
     network.links(|links, ifindex| {
         links.add_address(ifindex, "198.18.0.9".parse().unwrap(), 24).unwrap();
     });
