@@ -16,7 +16,7 @@ use std::time::Duration;
 use common::path::{self, Path};
 use common::router::tag_what_leaves;
 use common::screen::Screen;
-use common::{ConfigFile, Owned, WEIR, run_in as sh, wait, wait_until};
+use common::{ConfigFile, Owned, WEIR, failure, run_in as sh, wait, wait_until};
 use serde_json::Value;
 use sorts::{CLIENT4, SERVER4, outcome, packets};
 use weir_bpf::counters::CountersReader;
@@ -58,9 +58,7 @@ impl Path {
     fn refusal(&self) -> String {
         let arguments =
             ["run", "in", "out", "--forward", "xdp", "--config", "/dev/null", "--napi", "softirq"];
-        let output = self.weir(&arguments);
-        assert_eq!(output.status.code(), Some(1), "{output:?}");
-        let said = String::from_utf8(output.stderr).unwrap();
+        let said = failure(&self.weir(&arguments), 1);
         // Nothing is said to be protected that is then refused.
         assert!(!said.contains("protecting"), "{said}");
         said
@@ -85,9 +83,7 @@ impl Daemon {
         let mut child = path.router.run(|| Owned::start(&mut command)).unwrap();
         let mut first = [0];
         if child.stdout.as_mut().unwrap().read(&mut first).unwrap() == 0 {
-            let mut said = String::new();
-            child.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
-            panic!("it ended: {said}");
+            panic!("it ended: {}", child.last_words());
         }
         wait_until("the status is published", || {
             path.weir(&["status", "--json"]).status.success() && !path.status()["notes"].is_null()

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use common::path::{Path, SERVER, SERVER6, arrives};
 use common::router::tag_what_leaves;
-use common::screen::Screen;
-use common::{ConfigFile, Owned, PATIENCE, WEIR, fields, run_in as sh, wait_until};
+use common::screen::{Screen, screened};
+use common::{ConfigFile, Owned, PATIENCE, WEIR, failure, fields, mac, run_in as sh, wait_until};
 use nix::sys::socket::{setsockopt, sockopt};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
@@ -38,6 +38,12 @@ fn socket(netns: &NetNs, address: &str) -> UdpSocket {
     let socket = netns.run(|| UdpSocket::bind(address).unwrap()).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     socket
+}
+
+/// The client's socket, the server's at this port, and where that is.
+fn ends(path: &Path, port: u16) -> (UdpSocket, UdpSocket, String) {
+    let there = format!("{SERVER}:{port}");
+    (socket(&path.client, "198.18.0.2:4000"), socket(&path.server, &there), there)
 }
 
 fn clear(path: &Path) {
@@ -67,12 +73,8 @@ fn of_rule(stats: &Value, rule: &str, what: &str) -> u64 {
 }
 
 fn the_rules_hold(place: &str) {
-    let path = Path::new();
-    let rules = ConfigFile::new(&format!("screening-{place}"), RULES);
-    let mut screen = Screen::start(&path, &rules, &["--attach", place]);
-    let client = socket(&path.client, "198.18.0.2:4000");
-    let server = socket(&path.server, &format!("{SERVER}:5000"));
-    let there = format!("{SERVER}:5000");
+    let (path, rules, mut screen) = screened(RULES, &["--attach", place]);
+    let (client, server, there) = ends(&path, 5000);
     assert!(!arrives(&server, &client, "198.18.0.2:4000"), "in answer to nothing");
     // Neither the first packet is lost nor the reply.
     for _ in 0..3 {
@@ -168,32 +170,40 @@ fn generator(netns: &NetNs) -> Generator {
     netns.run(load).unwrap()
 }
 
-fn mac(netns: &NetNs, name: &str) -> MacAddr {
-    let of = || Links::open().unwrap().mac(Links::open().unwrap().index(name).unwrap()).unwrap();
-    netns.run(of).unwrap()
+/// Does something while packets are sent from one side.
+fn while_sent<T>(
+    netns: &NetNs,
+    generator: &mut Generator,
+    flow: FlowSpec,
+    body: impl FnOnce(&Generator) -> T,
+) -> T {
+    generator.set_flows(&[flow]).unwrap();
+    let generator = &*generator;
+    let body = || {
+        generator.start();
+        body(generator)
+    };
+    generator.run_while(netns, None, body).unwrap()
+}
+
+/// UDP packets from this address on the client's side, and those beside it, from any port.
+fn flood(path: &Path, source: &str, address_bits: u8, pps: f64) -> FlowSpec {
+    let macs = (mac(&path.client, "peer"), mac(&path.router, "in"));
+    FlowSpec {
+        rate: Some(PacketsPerSec(pps)),
+        sources: Sources::Random { address_bits, port_bits: 15 },
+        ..FlowSpec::udp(macs, (source.parse().unwrap(), SERVER.parse().unwrap()), (1 << 15, 5999))
+    }
 }
 
 #[test]
 fn rules_are_reloaded_and_the_screen_is_killed_under_a_flood_of_new_flows() {
-    let path = Path::new();
-    let rules = ConfigFile::new("screening-flood", FIRST);
-    let mut screen = Screen::start(&path, &rules, &["--attach", "native"]);
-    let mut generator = generator(&path.client);
-    let macs = (mac(&path.client, "peer"), mac(&path.router, "in"));
-    let addresses = ("198.18.0.64".parse().unwrap(), SERVER.parse().unwrap());
-    generator
-        .set_flows(&[FlowSpec {
-            rate: Some(PacketsPerSec(FLOOD_PPS)),
-            sources: Sources::Random { address_bits: 6, port_bits: 15 },
-            ..FlowSpec::udp(macs, addresses, (1 << 15, 5999))
-        }])
-        .unwrap();
+    let (path, rules, mut screen) = screened(FIRST, &["--attach", "native"]);
     let client = socket(&path.client, "198.18.0.2:4000");
     let servers = [5000, 5001].map(|port| socket(&path.server, &format!("{SERVER}:{port}")));
     let to = [5000, 5001].map(|port| format!("{SERVER}:{port}"));
-    let flood = &generator;
-    let body = || {
-        flood.start();
+    let flood = flood(&path, "198.18.0.64", 6, FLOOD_PPS);
+    let stats = while_sent(&path.client, &mut generator(&path.client), flood, |_| {
         for turn in 0..RELOADS {
             let (now, not) = (turn % 2, (turn + 1) % 2);
             rules.write([FIRST, SECOND][now]);
@@ -212,8 +222,7 @@ fn rules_are_reloaded_and_the_screen_is_killed_under_a_flood_of_new_flows() {
         wait_until("the next screen accepts", || passes(&client, &servers[now], &to[now]));
         assert!(!passes(&client, &servers[not], &to[not]));
         next.stats()
-    };
-    let stats = generator.run_while(&path.client, None, body).unwrap();
+    });
     assert!(stats["outcomes"]["asked"].as_u64().unwrap() > 1000, "{stats}");
     clear(&path);
 }
@@ -229,24 +238,13 @@ fn a_flood_of_forged_flows_that_are_accepted_evicts_none_that_is_established() {
         let rules = ConfigFile::new(&format!("screening-forged-{place}"), "accept udp\n");
         let options = ["--attach", place, "--flows", &FLOWS.to_string()];
         let mut screen = Screen::start(&path, &rules, &options);
-        let (client, server) =
-            (socket(&path.client, "198.18.0.2:4000"), socket(&path.server, "198.19.0.2:5000"));
+        let (client, server, there) = ends(&path, 5000);
         for _ in 0..2 {
-            echoes(&client, &server, "198.19.0.2:5000");
+            echoes(&client, &server, &there);
         }
         let answers = socket(&path.server, "198.19.0.2:5999");
-        let mut sender = generator(&path.client);
-        let macs = (mac(&path.client, "peer"), mac(&path.router, "in"));
-        let addresses = ("198.18.0.64".parse().unwrap(), SERVER.parse().unwrap());
-        let flood = FlowSpec {
-            rate: Some(PacketsPerSec(20_000.0)),
-            sources: Sources::Random { address_bits: 6, port_bits: 15 },
-            ..FlowSpec::udp(macs, addresses, (1 << 15, 5999))
-        };
-        sender.set_flows(&[flood]).unwrap();
-        let sent = &sender;
-        let body = || {
-            sent.start();
+        let flood = flood(&path, "198.18.0.64", 6, 20_000.0);
+        while_sent(&path.client, &mut generator(&path.client), flood, |_| {
             let begun = of_rule(&screen.stats(), "udp", "released");
             let mut buffer = [0; 64];
             wait_until("more are accepted and answered than are remembered", || {
@@ -258,13 +256,12 @@ fn a_flood_of_forged_flows_that_are_accepted_evicts_none_that_is_established() {
                 of_rule(&stats, "udp", "released") > begun + 4 * FLOWS
                     && stats["outcomes"]["reply"].as_u64().unwrap() > 2 * FLOWS
             });
-        };
-        sender.run_while(&path.client, None, body).unwrap();
+        });
         // Nobody accepts them again.
         screen.kill();
-        echoes(&client, &server, "198.19.0.2:5000");
+        echoes(&client, &server, &there);
         let new = socket(&path.client, "198.18.0.2:4001");
-        assert!(!arrives(&new, &server, "198.19.0.2:5000"), "{place}");
+        assert!(!arrives(&new, &server, &there), "{place}");
     }
 }
 
@@ -286,7 +283,6 @@ fn a_flood_from_one_side_leaves_room_and_time_for_the_other() {
             if flooded == "in" { (inside, outside) } else { (outside, inside) };
         let client = socket(flooded.0, &format!("{}:4000", flooded.1));
         let server = socket(flooding.0, &format!("{}:5000", flooding.1));
-        let mut sender = generator(flooding.0);
         let macs = (mac(flooding.0, "peer"), mac(&path.router, flooding.2));
         let source = flooding.1.replace(".2", ".64");
         let addresses = (source.parse().unwrap(), flooded.1.parse().unwrap());
@@ -295,16 +291,12 @@ fn a_flood_from_one_side_leaves_room_and_time_for_the_other() {
             sources: Sources::Random { address_bits: 6, port_bits: 15 },
             ..FlowSpec::udp(macs, addresses, (1 << 15, 5999))
         };
-        sender.set_flows(&[flood]).unwrap();
-        let sent = &sender;
-        let body = || {
-            screen.signal(Signal::STOP);
-            sent.start();
+        screen.signal(Signal::STOP);
+        while_sent(flooding.0, &mut generator(flooding.0), flood, |sent| {
             let full = || sent.counts(0).sent > 40_000;
             wait_until("far more came than there is room for", full);
             client.send_to(b"there", format!("{}:5000", flooding.1)).unwrap();
-        };
-        sender.run_while(flooding.0, None, body).unwrap();
+        });
         screen.signal(Signal::CONT);
         assert_eq!(server.recv(&mut [0; 16]).unwrap(), 5, "at {place}");
         let before =
@@ -357,14 +349,11 @@ fn in_the_driver_what_the_rules_drop_crosses_by_no_route() {
 /// Lets both sides have what they sent: a datagram in fragments each.
 #[test]
 fn a_fragment_answers_nothing() {
-    let path = Path::new();
-    let rules = ConfigFile::new("screening-fragments", "accept udp from 198.18.0.0/24\n");
-    let _screen = Screen::start(&path, &rules, &["--attach", "tc"]);
-    let client = socket(&path.client, "198.18.0.2:4000");
-    let server = socket(&path.server, &format!("{SERVER}:5000"));
-    echoes(&client, &server, &format!("{SERVER}:5000"));
+    let (path, _rules, _screen) = screened("accept udp from 198.18.0.0/24\n", &["--attach", "tc"]);
+    let (client, server, there) = ends(&path, 5000);
+    echoes(&client, &server, &there);
     let mut buffer = [0; 4000];
-    client.send_to(&[1; 3000], format!("{SERVER}:5000")).unwrap();
+    client.send_to(&[1; 3000], &there).unwrap();
     assert_eq!(server.recv(&mut buffer).unwrap(), 3000);
     server.send_to(&[1; 3000], "198.18.0.2:4000").unwrap();
     // Nothing that is sent after it arrives before it.
@@ -375,15 +364,12 @@ fn a_fragment_answers_nothing() {
 /// A write of several datagrams comes to tc as one packet, which is not to become one datagram.
 #[test]
 fn datagrams_of_one_write_stay_apart() {
-    let path = Path::new();
-    let rules = ConfigFile::new("screening-pieces", "accept udp\n");
-    let mut screen = Screen::start(&path, &rules, &["--attach", "tc"]);
-    let client = socket(&path.client, "198.18.0.2:4000");
-    let server = socket(&path.server, &format!("{SERVER}:5000"));
+    let (path, _rules, mut screen) = screened("accept udp\n", &["--attach", "tc"]);
+    let (client, server, there) = ends(&path, 5000);
     setsockopt(&client, sockopt::UdpGsoSegment, &400).unwrap();
-    client.send_to(&[1; 1200], format!("{SERVER}:5000")).unwrap();
+    client.send_to(&[1; 1200], &there).unwrap();
     wait_until("it has been judged", || of_rule(&screen.stats(), "accept udp", "asked") == 1);
-    client.send_to(&[2; 1200], format!("{SERVER}:5000")).unwrap();
+    client.send_to(&[2; 1200], &there).unwrap();
     let mut buffer = [0; 2000];
     for _ in 0..3 {
         assert_eq!(server.recv(&mut buffer).unwrap(), 400);
@@ -395,15 +381,12 @@ fn datagrams_of_one_write_stay_apart() {
 #[test]
 fn a_packet_does_not_lose_its_vlan() {
     for place in ["tc", "native"] {
-        let path = Path::new();
-        let rules = ConfigFile::new(&format!("screening-vlan-{place}"), "accept udp\n");
-        let mut screen = Screen::start(&path, &rules, &["--attach", place]);
+        let (path, _rules, mut screen) = screened("accept udp\n", &["--attach", place]);
         let neighbour = "ip neigh add 198.18.0.1 lladdr 02:00:00:00:01:01 dev peer";
         sh(&path.client, neighbour);
         tag_what_leaves(&path.client, "peer");
-        let client = socket(&path.client, "198.18.0.2:4000");
-        let server = socket(&path.server, &format!("{SERVER}:5000"));
-        assert!(!arrives(&client, &server, &format!("{SERVER}:5000")), "there is no VLAN");
+        let (client, server, there) = ends(&path, 5000);
+        assert!(!arrives(&client, &server, &there), "there is no VLAN");
         wait_until("it has been judged", || of_rule(&screen.stats(), "accept udp", "asked") == 1);
         let stats = screen.stats();
         assert_eq!(stats["outcomes"]["not-held"], 1, "{stats}");
@@ -422,8 +405,7 @@ fn times_have_bounds_that_are_told() {
         (&capture, ["--duration", "400000000000y"]),
     ] {
         let output = Command::new(WEIR).args(command).args(option).output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{option:?}: {said}");
+        let said = failure(&output, 2);
         assert!(said.contains("from 1s to 1year"), "{option:?}: {said}");
     }
 }
@@ -453,9 +435,7 @@ fn ping(netns: &NetNs, to: &str, number: u8) {
 /// Each side begins a flow of the same addresses: the type alone tells them apart.
 #[test]
 fn echo_requests_from_both_sides_are_two_flows() {
-    let path = Path::new();
-    let rules = ConfigFile::new("screening-ping", "accept icmp type 8\naccept icmp6 type 128\n");
-    let mut screen = Screen::start(&path, &rules, &[]);
+    let (path, _rules, mut screen) = screened("accept icmp type 8\naccept icmp6 type 128\n", &[]);
     let ping_all = || {
         for number in 0..4 {
             for (client, server) in [("198.18.0.2", SERVER), ("2001:2::2", SERVER6)] {
@@ -482,9 +462,8 @@ fn no_fewer_flows_are_remembered_than_are_judged_at_once() {
         let mut command = Command::new(WEIR);
         command.args(["screen", "/dev/null", "--check", "--flows", flows]).output().unwrap()
     };
-    let output = check("1023");
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.code() == Some(2) && said.contains("1024..=16777216"), "{said}");
+    let said = failure(&check("1023"), 2);
+    assert!(said.contains("1024..=16777216"), "{said}");
     // The file has no rule.
     assert_eq!(check("1024").status.code(), Some(1));
 }
@@ -516,9 +495,7 @@ fn what_the_router_sends_to_a_group_comes_back_to_it() {
 #[test]
 fn a_denied_segment_denies_no_handshake() {
     for place in ["tc", "native"] {
-        let path = Path::new();
-        let rules = ConfigFile::new(&format!("screening-flags-{place}"), RULES);
-        let mut screen = Screen::start(&path, &rules, &["--attach", place]);
+        let (path, _rules, mut screen) = screened(RULES, &["--attach", place]);
         let listener = path.server.run(|| TcpListener::bind(format!("{SERVER}:8000")).unwrap());
         let (from, to) = (SocketAddrV4::new([198, 18, 0, 2].into(), 4100), (SERVER, 8000));
         let to = SocketAddrV4::new(to.0.parse().unwrap(), to.1);
@@ -549,15 +526,15 @@ fn a_denied_segment_denies_no_handshake() {
 
 /// Sends packets to a host behind the router in frames to this address, until they have been counted.
 fn in_frames_to(path: &Path, sender: &mut Generator, to: MacAddr, counted: impl FnMut() -> bool) {
+    let flow = seldom((mac(&path.client, "peer"), to));
+    while_sent(&path.client, sender, flow, |_| wait_until("they are counted", counted));
+}
+
+/// Packets of one flow from the client's address to the server's.
+fn seldom(macs: (MacAddr, MacAddr)) -> FlowSpec {
     let addresses = ("198.18.0.2".parse().unwrap(), SERVER.parse().unwrap());
-    let flow = FlowSpec::udp((mac(&path.client, "peer"), to), addresses, (4000, 5000));
-    sender.set_flows(&[FlowSpec { rate: Some(PacketsPerSec(100.0)), ..flow }]).unwrap();
-    let sent = &*sender;
-    let send = || {
-        sent.start();
-        wait_until("they are counted", counted);
-    };
-    sender.run_while(&path.client, None, send).unwrap();
+    let rate = Some(PacketsPerSec(100.0));
+    FlowSpec { rate, ..FlowSpec::udp(macs, addresses, (4000, 5000)) }
 }
 
 /// Frames to another host pass: the kernel drops them. A frame to all is judged, but its sender is told nothing.
@@ -603,24 +580,14 @@ fn only_what_the_router_is_to_forward_is_judged_and_answered() {
 /// A packet from outside with an inside source is no reason to let in what would answer it.
 #[test]
 fn a_reply_comes_in_at_the_other_side() {
-    let path = Path::new();
-    let rules = ConfigFile::new("screening-forged", "accept udp from 198.18.0.0/24\n");
-    let mut screen = Screen::start(&path, &rules, &["--attach", "native"]);
-    let client = socket(&path.client, "198.18.0.2:4000");
-    let server = socket(&path.server, &format!("{SERVER}:5000"));
-    let mut forger = generator(&path.server);
-    let macs = (mac(&path.server, "peer"), mac(&path.router, "out"));
-    let addresses = ("198.18.0.2".parse().unwrap(), SERVER.parse().unwrap());
-    let rate = Some(PacketsPerSec(100.0));
-    let flow = FlowSpec { rate, ..FlowSpec::udp(macs, addresses, (4000, 5000)) };
-    forger.set_flows(&[flow]).unwrap();
-    let sent = &forger;
-    let forge = || {
-        sent.start();
+    let (path, _rules, mut screen) =
+        screened("accept udp from 198.18.0.0/24\n", &["--attach", "native"]);
+    let (client, server, _) = ends(&path, 5000);
+    let forged = seldom((mac(&path.server, "peer"), mac(&path.router, "out")));
+    while_sent(&path.server, &mut generator(&path.server), forged, |_| {
         wait_until("it is accepted", || of_rule(&screen.stats(), "udp", "asked") > 0);
         assert!(!arrives(&server, &client, "198.18.0.2:4000"), "in answer to a forged one");
-    };
-    forger.run_while(&path.server, None, forge).unwrap();
+    });
     // What was forged may have come here.
     let again = socket(&path.server, &format!("{SERVER}:5002"));
     echoes(&client, &again, &format!("{SERVER}:5002"));
@@ -634,23 +601,11 @@ fn a_screen_that_rejects_is_no_reflector() {
     path.router.run(|| ethtool::set_gro("in", true).unwrap()).unwrap();
     let rules = ConfigFile::new("screening-reflector", "reject udp\n");
     let mut screen = Screen::start(&path, &rules, &[]);
-    let mut sender = generator(&path.client);
-    let macs = (mac(&path.client, "peer"), mac(&path.router, "in"));
-    let addresses = ("198.18.0.2".parse().unwrap(), SERVER.parse().unwrap());
-    let ports = Sources::Random { address_bits: 0, port_bits: 15 };
-    let flood = FlowSpec {
-        rate: Some(PacketsPerSec(5_000.0)),
-        sources: ports,
-        ..FlowSpec::udp(macs, addresses, (1 << 15, 5999))
-    };
-    sender.set_flows(&[flood]).unwrap();
-    let sent = &sender;
+    let flood = flood(&path, "198.18.0.2", 0, 5_000.0);
     let begun = Instant::now();
-    let flow = || {
-        sent.start();
+    while_sent(&path.client, &mut generator(&path.client), flood, |_| {
         wait_until("they are judged", || of_rule(&screen.stats(), "reject", "asked") > 5_000);
-    };
-    sender.run_while(&path.client, None, flow).unwrap();
+    });
     let stats = screen.stats();
     let told = of_rule(&stats, "reject", "rejections");
     assert!((1..=begun.elapsed().as_secs() + 1).contains(&told), "{stats}");
@@ -658,16 +613,13 @@ fn a_screen_that_rejects_is_no_reflector() {
 
 #[test]
 fn a_gate_protects_beside_a_wall_at_tc() {
-    let path = Path::new();
-    let rules = ConfigFile::new("screening-gate", RULES);
-    let _screen = Screen::start(&path, &rules, &["--attach", "tc"]);
+    let (path, _rules, _screen) = screened(RULES, &["--attach", "tc"]);
     let mut command = Command::new(WEIR);
     command.args(["run", "in", "--quiet", "--config", "/dev/null", "--attach", "tc"]);
     let gate = path.router.run(|| Owned::start(&mut command)).unwrap();
     // The wall takes nothing that is for the router itself.
     wait_until("it protects", || path.weir(&["status", "--check"]).stdout == b"protected: in\n");
-    let client = socket(&path.client, "198.18.0.2:4000");
-    let server = socket(&path.server, &format!("{SERVER}:5000"));
-    echoes(&client, &server, &format!("{SERVER}:5000"));
+    let (client, server, there) = ends(&path, 5000);
+    echoes(&client, &server, &there);
     gate.signal(Signal::INT);
 }

@@ -1,6 +1,6 @@
 //! A `weir screen` between the networks of a [`Path`].
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::process::{ChildStdout, Command, Stdio};
 
 use rustix::process::Signal;
@@ -8,6 +8,13 @@ use serde_json::Value;
 
 use super::path::Path;
 use super::{ConfigFile, Owned, WEIR};
+
+/// A screen with these rules between new networks.
+pub fn screened(rules: &str, options: &[&str]) -> (Path, ConfigFile, Screen) {
+    let (path, rules) = (Path::new(), ConfigFile::new("screen", rules));
+    let screen = Screen::start(&path, &rules, options);
+    (path, rules, screen)
+}
 
 /// A running `weir screen`.
 pub struct Screen {
@@ -30,9 +37,7 @@ impl Screen {
         let mut screen = Self { child, lines };
         let line = screen.line();
         if line.is_null() {
-            let mut said = String::new();
-            screen.child.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
-            panic!("it ended: {said}");
+            panic!("it ended: {}", screen.child.last_words());
         }
         assert_eq!(line["event"], "ready");
         (screen, line)
@@ -61,6 +66,14 @@ impl Screen {
     pub fn stats(&mut self) -> Value {
         self.signal(Signal::USR1);
         self.event("stats")
+    }
+
+    /// Ctrl-C, and its last words.
+    pub fn interrupt(&mut self) -> String {
+        self.signal(Signal::INT);
+        let said = self.child.last_words();
+        assert!(self.child.wait().unwrap().success(), "{said}");
+        said
     }
 
     pub fn kill(&mut self) {

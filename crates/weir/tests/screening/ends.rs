@@ -12,12 +12,8 @@ use super::*;
 /// A dead screen accepts no flow again that was forgotten.
 #[test]
 fn a_flow_in_use_is_not_forgotten() {
-    let path = Path::new();
-    let rules = ConfigFile::new("screening-idle", RULES);
-    let mut screen = Screen::start(&path, &rules, &["--idle", "2s"]);
-    let client = socket(&path.client, "198.18.0.2:4000");
-    let server = socket(&path.server, &format!("{SERVER}:5000"));
-    let there = format!("{SERVER}:5000");
+    let (path, _rules, mut screen) = screened(RULES, &["--idle", "2s"]);
+    let (client, server, there) = ends(&path, 5000);
     echoes(&client, &server, &there);
     screen.kill();
     let begun = Instant::now();
@@ -32,12 +28,8 @@ fn a_flow_in_use_is_not_forgotten() {
 
 #[test]
 fn a_screen_that_is_to_fail_open_does_so_when_it_is_stopped_and_when_it_is_killed() {
-    let path = Path::new();
-    let rules = ConfigFile::new("screening-open", RULES);
-    let mut screen = Screen::start(&path, &rules, &["--fail", "open"]);
-    let client = socket(&path.client, "198.18.0.2:4000");
-    let server = socket(&path.server, &format!("{SERVER}:5001"));
-    let there = format!("{SERVER}:5001");
+    let (path, _rules, mut screen) = screened(RULES, &["--fail", "open"]);
+    let (client, server, there) = ends(&path, 5001);
     assert!(!arrives(&client, &server, &there));
     screen.signal(Signal::STOP);
     wait_until("a stopped screen lets packets pass", || arrives(&client, &server, &there));
@@ -53,9 +45,7 @@ fn a_screen_that_is_to_fail_open_does_so_when_it_is_stopped_and_when_it_is_kille
 fn new_flows_are_judged_while_somebody_changes_interfaces() {
     const HOLDS: &str = include_str!("holds_rtnl.py");
     for (place, fail) in [("tc", "closed"), ("native", "closed"), ("tc", "open")] {
-        let path = Path::new();
-        let rules = ConfigFile::new(&format!("screening-rtnl-{place}-{fail}"), RULES);
-        let screen = Screen::start(&path, &rules, &["--attach", place, "--fail", fail]);
+        let (path, _rules, screen) = screened(RULES, &["--attach", place, "--fail", fail]);
         let server = socket(&path.server, &format!("{SERVER}:5000"));
         let closed = socket(&path.server, &format!("{SERVER}:5001"));
         let mut holder = Command::new("timeout");
@@ -82,8 +72,7 @@ fn new_flows_are_judged_while_somebody_changes_interfaces() {
 fn a_screen_that_another_has_replaced_takes_nothing_away() {
     let path = Path::new();
     let rules = ConfigFile::new("rules", RULES);
-    let (client, server) =
-        (socket(&path.client, "198.18.0.2:4000"), socket(&path.server, "198.19.0.2:5000"));
+    let (client, server, there) = ends(&path, 5000);
     let closed = socket(&path.server, "198.19.0.2:5001");
     for options in [["--attach", "tc"], ["--attach", "native"]] {
         let options = [&options[..], &["--fail", "open"]].concat();
@@ -91,7 +80,7 @@ fn a_screen_that_another_has_replaced_takes_nothing_away() {
         let _second = Screen::start(&path, &rules, &options);
         first.signal(Signal::TERM);
         first.child.wait().unwrap();
-        echoes(&client, &server, "198.19.0.2:5000");
+        echoes(&client, &server, &there);
         assert!(!arrives(&client, &closed, "198.19.0.2:5001"));
     }
 }
@@ -99,17 +88,16 @@ fn a_screen_that_another_has_replaced_takes_nothing_away() {
 #[test]
 fn mistakes_are_told_with_their_place_and_nothing_is_attached() {
     let rules = ConfigFile::new("screening-wrong", "accept tcp\naccept udp to any prot 53\n");
-    let output = Command::new(WEIR).args(["screen", rules.path(), "--check"]).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1));
+    let check = |path: &str| {
+        let output = Command::new(WEIR).args(["screen", path, "--check"]).output().unwrap();
+        failure(&output, 1)
+    };
+    let said = check(rules.path());
     assert!(said.contains("line 2, column 19: \"prot\" has no place here"), "{said}");
     rules.write("# accept udp\n\n");
-    let output = Command::new(WEIR).args(["screen", rules.path(), "--check"]).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.code() == Some(1) && said.contains("has no rule"), "{said}");
-    let output = Command::new(WEIR).args(["screen", "/dev/zero", "--check"]).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1));
+    let said = check(rules.path());
+    assert!(said.contains("has no rule"), "{said}");
+    let said = check("/dev/zero");
     assert!(said.contains("cannot read /dev/zero: it is larger than"), "{said}");
 }
 
@@ -125,8 +113,8 @@ fn where_one_side_is_not_to_be_had_the_other_stays_open() {
         ("tun0", "packets of tun0 have no Ethernet header"),
     ] {
         let output = path.weir(&["screen", rules.path(), "--in", "in", "--out", outside]);
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.code() == Some(1) && said.contains(says), "{said}");
+        let said = failure(&output, 1);
+        assert!(said.contains(says), "{said}");
         let left = path.weir(&["screen", "--clear", "in"]);
         let left = String::from_utf8(left.stderr).unwrap();
         assert_eq!(left, "in: there was no wall\n", "of {outside}");
@@ -151,9 +139,7 @@ fn said_of_walls(path: &Path) -> (Value, String, String, bool) {
 #[test]
 fn a_wall_that_was_left_is_told_and_so_is_a_screen_that_runs() {
     for (place, fail) in [("tc", "closed"), ("native", "closed"), ("native", "open")] {
-        let path = Path::new();
-        let rules = ConfigFile::new(&format!("screening-left-{place}-{fail}"), RULES);
-        let mut screen = Screen::start(&path, &rules, &["--attach", place, "--fail", fail]);
+        let (path, _rules, mut screen) = screened(RULES, &["--attach", place, "--fail", fail]);
         let pid = screen.child.id();
         let (walls, text, check, found) = said_of_walls(&path);
         assert_eq!(walls[0]["screen_pid"], pid, "{walls}");
@@ -185,22 +171,10 @@ fn a_screen_that_is_refused_changes_nothing() {
         let rules = ConfigFile::new(&format!("screening-refused-{place}"), RULES);
         sh(&path.router, "ip link add bridge type bridge; ip link set bridge up");
         let mut screen = Screen::start(&path, &rules, &["--attach", place]);
-        let client = socket(&path.client, "198.18.0.2:4000");
-        let server = socket(&path.server, &format!("{SERVER}:5000"));
-        let there = format!("{SERVER}:5000");
+        let (client, server, there) = ends(&path, 5000);
         echoes(&client, &server, &there);
-        let refused = path.weir(&[
-            "screen",
-            rules.path(),
-            "--in",
-            "in",
-            "--out",
-            "bridge",
-            "--attach",
-            "native",
-        ]);
-        let said = String::from_utf8(refused.stderr).unwrap();
-        assert_eq!(refused.status.code(), Some(1), "{said}");
+        let sides = ["--in=in", "--out=bridge", "--attach=native"];
+        let said = failure(&path.weir(&[&["screen", rules.path()], &sides[..]].concat()), 1);
         assert!(said.contains("cannot put a wall in front of bridge"), "{said}");
         echoes(&client, &server, &there);
         let stats = screen.stats();
@@ -219,10 +193,9 @@ fn a_screen_at_another_place_takes_over_what_stands_there() {
         let rules = ConfigFile::new(&format!("screening-from-{place}"), RULES);
         Screen::start(&path, &rules, &["--attach", place]).kill();
         let mut screen = Screen::start(&path, &rules, &["--attach", other]);
-        let client = socket(&path.client, "198.18.0.2:4000");
-        let server = socket(&path.server, &format!("{SERVER}:5000"));
+        let (client, server, there) = ends(&path, 5000);
         let closed = socket(&path.server, &format!("{SERVER}:5001"));
-        echoes(&client, &server, &format!("{SERVER}:5000"));
+        echoes(&client, &server, &there);
         assert!(!arrives(&client, &closed, &format!("{SERVER}:5001")), "from {place}");
         screen.kill();
         clear(&path);
@@ -262,9 +235,7 @@ fn freeze_verdicts(screen: &Screen) {
 
 #[test]
 fn a_verdict_that_the_kernel_does_not_take_ends_no_screen() {
-    let path = Path::new();
-    let rules = ConfigFile::new("screening-untold", RULES);
-    let mut screen = Screen::start(&path, &rules, &[]);
+    let (path, _rules, mut screen) = screened(RULES, &[]);
     let client = socket(&path.client, "198.18.0.2:4000");
     let servers = [5000, 5001, 5002].map(|port| socket(&path.server, &format!("{SERVER}:{port}")));
     let to = [5000, 5001, 5002].map(|port| format!("{SERVER}:{port}"));
@@ -278,20 +249,14 @@ fn a_verdict_that_the_kernel_does_not_take_ends_no_screen() {
     let stats = screen.stats();
     assert_eq!(stats["untold"], 4, "{stats}");
     assert_eq!(of_rule(&stats, "port 5000", "lost"), 2, "{stats}");
-    screen.signal(Signal::INT);
-    let mut said = String::new();
-    screen.child.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
-    assert!(screen.child.wait().unwrap().success(), "{said}");
+    let said = screen.interrupt();
     assert_eq!(said.matches("cannot tell the wall").count(), 1, "{said}");
 }
 
 /// What a screen says that ends of its own accord, and fails.
 fn last_words(screen: &mut Screen) -> String {
-    wait_until("it ends", || screen.child.try_wait().unwrap().is_some());
-    assert_eq!(screen.child.wait().unwrap().code(), Some(1));
-    let mut said = String::new();
-    screen.child.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
-    said
+    assert_eq!(screen.child.end().code(), Some(1));
+    screen.child.last_words()
 }
 
 #[test]
@@ -301,9 +266,7 @@ fn a_screen_without_its_wall_fails() {
         ("tc", "tc qdisc del dev in clsact"),
         ("tc", "ip link del in"),
     ] {
-        let path = Path::new();
-        let rules = ConfigFile::new(&format!("screening-without-{place}"), RULES);
-        let mut screen = Screen::start(&path, &rules, &["--attach", place]);
+        let (path, _rules, mut screen) = screened(RULES, &["--attach", place]);
         sh(&path.router, remove);
         let said = last_words(&mut screen);
         assert!(said.contains("the wall of in is gone"), "{remove}: {said}");
@@ -314,17 +277,12 @@ fn a_screen_without_its_wall_fails() {
 
 #[test]
 fn a_screen_names_a_renamed_interface_as_it_is_called_now() {
-    let path = Path::new();
-    let rules = ConfigFile::new("screening-renamed", RULES);
-    let mut screen = Screen::start(&path, &rules, &[]);
+    let (path, _rules, mut screen) = screened(RULES, &[]);
     sh(
         &path.router,
         "ip link set in down && ip link set in name renamed && ip link set renamed up",
     );
-    screen.signal(Signal::INT);
-    let mut said = String::new();
-    screen.child.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
-    assert!(screen.child.wait().unwrap().success(), "{said}");
+    let said = screen.interrupt();
     assert!(
         said.contains("renamed stays closed; `weir screen --clear renamed` opens it"),
         "{said}"
@@ -347,19 +305,16 @@ fn no_filter_passes_packets_by_a_wall() {
     sh(&path.router, &accept_all(""));
     let mut screen = Screen::start(&path, &rules, &[]);
     sh(&path.router, &accept_all(""));
-    let client = socket(&path.client, "198.18.0.2:4000");
-    let server = socket(&path.server, &format!("{SERVER}:5000"));
+    let (client, server, there) = ends(&path, 5000);
     let closed = socket(&path.server, &format!("{SERVER}:5001"));
     assert!(!arrives(&client, &closed, &format!("{SERVER}:5001")), "filters come behind the wall");
-    echoes(&client, &server, &format!("{SERVER}:5000"));
+    echoes(&client, &server, &there);
     sh(&path.router, &accept_all("chain 1 pref 1"));
     screen.stats();
     screen.kill();
     clear(&path);
     sh(&path.router, &accept_all("pref 1"));
-    let refused = path.weir(&["screen", rules.path(), "--in", "in", "--out", "out"]);
-    let said = String::from_utf8(refused.stderr).unwrap();
-    assert_eq!(refused.status.code(), Some(1));
+    let said = failure(&path.weir(&["screen", rules.path(), "--in", "in", "--out", "out"]), 1);
     assert!(
         said.contains("on in, and may pass packets by it: a tc filter with preference 1"),
         "{said}"
@@ -368,9 +323,7 @@ fn no_filter_passes_packets_by_a_wall() {
 
 #[test]
 fn a_screen_fails_once_a_filter_comes_before_its_wall() {
-    let path = Path::new();
-    let rules = ConfigFile::new("screening-behind", RULES);
-    let mut screen = Screen::start(&path, &rules, &[]);
+    let (path, _rules, mut screen) = screened(RULES, &[]);
     // Of filters with the wall's preference, the newest is the first.
     sh(&path.router, "tc filter add dev in ingress pref 1 protocol all bpf bytecode '1,6 0 0 0'");
     let said = last_words(&mut screen);
@@ -388,9 +341,7 @@ fn a_screen_that_another_has_replaced_fails_and_a_wall_in_use_is_not_cleared() {
     let mut first = Screen::start(&path, &rules, &[]);
     let mut second = Screen::start(&path, &rules, &["--attach", "native"]);
     assert!(last_words(&mut first).contains("the wall of in is gone"));
-    let refused = path.weir(&["screen", "--clear", "in"]);
-    let said = String::from_utf8(refused.stderr).unwrap();
-    assert_eq!(refused.status.code(), Some(1));
+    let said = failure(&path.weir(&["screen", "--clear", "in"]), 1);
     assert!(said.contains(&format!("process {}", second.child.pid())), "{said}");
     second.stats();
 }
@@ -430,9 +381,7 @@ fn explain(path: &Path, rules: &ConfigFile, capture: &ConfigFile) -> (String, Ve
 /// What the rules are not asked of is said to pass or to be dropped as the wall has it.
 #[test]
 fn a_capture_is_explained_as_the_wall_has_it() {
-    let path = Path::new();
-    let rules = ConfigFile::new("screening-explained", "accept udp to 198.19.0.0/24 log\n");
-    let mut screen = Screen::start(&path, &rules, &[]);
+    let (path, rules, mut screen) = screened("accept udp to 198.19.0.0/24 log\n", &[]);
     let [server, own, group] = [[198, 19, 0, 2], [198, 18, 0, 1], [224, 0, 1, 1]];
     let link_local =
         [&[0x60, 0, 0, 0, 0, 0, 59, 64, 0xfe, 0x80][..], &[1; 14], &[0xfe, 0x80], &[1; 14]];
@@ -470,9 +419,8 @@ fn a_capture_is_explained_as_the_wall_has_it() {
         let count = screen.stats()["outcomes"][outcome].as_u64().unwrap();
         assert!(count > before, "{packet} is not {outcome}");
     }
-    let capture = ConfigFile::new("screening-capture", "");
     let frames: Vec<_> = cases.iter().map(|(frame, ..)| frame.clone()).collect();
-    std::fs::write(capture.path(), capture_of(&frames)).unwrap();
+    let capture = ConfigFile::new("capture", &capture_of(&frames));
     let (said, lines) = explain(&path, &rules, &capture);
     assert!(said.contains("does not show the router's own addresses"), "{said}");
     assert_eq!(lines.len(), cases.len());
@@ -505,8 +453,7 @@ fn what_a_screen_prints_has_its_time_and_interface_and_is_described() {
         let time = humantime::parse_rfc3339(line["time"].as_str().unwrap()).unwrap();
         assert!(time.elapsed().unwrap() < PATIENCE, "{line}");
     }
-    let capture = ConfigFile::new("screening-capture-described", "");
-    std::fs::write(capture.path(), capture_of(&[ip4([198, 19, 0, 2], &[])])).unwrap();
+    let capture = ConfigFile::new("capture", &capture_of(&[ip4([198, 19, 0, 2], &[])]));
     let explained = explain(&path, &rules, &capture).1;
     let all = [&lines[..], &explained].concat();
     fields::SCREEN.has_all_of(&all, &["rejections", "not-held", "number"]);
@@ -535,8 +482,7 @@ fn no_name_and_no_rule_moves_the_cursor() {
     let rest: Vec<_> = std::iter::from_fn(|| lines.next()).map(Result::unwrap).collect();
     assert!(rest.iter().any(|line| line.ends_with("line 1: drop\\u{2028}udp\\x0blog")), "{rest:?}");
 
-    let capture = ConfigFile::new("screening-capture-names", "");
-    std::fs::write(capture.path(), capture_of(&[ip4([198, 19, 0, 2], &[])])).unwrap();
+    let capture = ConfigFile::new("capture", &capture_of(&[ip4([198, 19, 0, 2], &[])]));
     let explained = path.weir(&["screen", rules.path(), "--explain", capture.path()]).stdout;
     let explained = String::from_utf8(explained).unwrap();
     assert!(explained.ends_with("(line 1: drop\\u{2028}udp\\x0blog)\n"), "{explained}");
@@ -545,9 +491,7 @@ fn no_name_and_no_rule_moves_the_cursor() {
 /// A reader may stop to read, as `less` does, or a log that is full.
 #[test]
 fn a_screen_judges_while_nobody_reads_what_it_prints() {
-    let path = Path::new();
-    let rules = ConfigFile::new("screening-unread", "accept udp log\n");
-    let mut screen = Screen::start(&path, &rules, &[]);
+    let (path, _rules, mut screen) = screened("accept udp log\n", &[]);
     let server = socket(&path.server, &format!("{SERVER}:5000"));
     server.set_read_timeout(Some(PATIENCE)).unwrap();
     // More decisions than a pipe holds, and as many as wait for it; each is printed alone.
@@ -558,9 +502,6 @@ fn a_screen_judges_while_nobody_reads_what_it_prints() {
         server.recv(&mut got).unwrap_or_else(|error| panic!("flow {flow}: {error}"));
         assert_eq!(u16::from_be_bytes(got), flow);
     }
-    screen.signal(Signal::INT);
-    let mut said = String::new();
-    screen.child.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
+    let said = screen.interrupt();
     assert!(said.contains("what is printed is not read: lines are left out\n"), "{said}");
-    assert!(screen.child.wait().unwrap().success());
 }
