@@ -5,7 +5,7 @@
 mod common;
 
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use common::*;
 use rustix::process::{Pid, Signal, kill_process};
@@ -29,11 +29,8 @@ fn what_weir_changes_is_told_with_its_interval() {
     let _full = network.near_socket(&format!("{NEAR_IP}:5000"));
     let read = network.near_socket(&format!("{NEAR_IP}:5001"));
     let flows = [network.flow(5000, Some(RATE)), network.flow(5001, Some(READ_RATE))];
-    let (received, over) = (AtomicU64::new(0), AtomicBool::new(false));
     let cpu = *sched::online_cpus().unwrap().last().unwrap();
-    let output = std::thread::scope(|scope| {
-        scope.spawn(|| consume(&read, cpu, &received, &over));
-        let _over = Over(&over);
+    let output = while_consuming(&[&read], cpu, |received| {
         network.while_sent(&flows, None, |_| {
             wait_until("packets are read", || received.load(Ordering::Relaxed) > 0);
             let comparing = compare(&network, &["--ab", "1s", "--pairs=6", "--json"]);

@@ -9,7 +9,6 @@ use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use common::*;
@@ -243,17 +242,11 @@ fn a_program_that_does_not_accept_is_found() {
     let host = Host::new();
     let server = host.memcached(&["-b", "2"]);
     server.signal(Signal::STOP);
-    let over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let address: SocketAddr = format!("{NEAR_IP}:{PORT}").parse().unwrap();
-            let connect = || TcpStream::connect_timeout(&address, Duration::from_millis(20));
-            let mut connected = Vec::new();
-            while !over.load(Ordering::Relaxed) {
-                connected.extend(host.network.far.run(connect).unwrap().ok());
-            }
-        });
-        let _over = Over(&over);
+    let address: SocketAddr = format!("{NEAR_IP}:{PORT}").parse().unwrap();
+    let connect = || TcpStream::connect_timeout(&address, Duration::from_millis(20));
+    let mut connected = Vec::new();
+    let client = || connected.extend(host.network.far.run(connect).unwrap().ok());
+    while_doing(client, || {
         let finding = host.finds("accept-queue-full", &[host.flow(Some(1.0))]);
         says(&finding, "whose", &format!("tcp {NEAR_IP}:{PORT}, memcached (pid {}", server.id()));
     });

@@ -9,7 +9,7 @@ mod common;
 use std::hint::black_box;
 use std::net::UdpSocket;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
@@ -200,11 +200,7 @@ fn a_screen_keeps_its_rate(room: Room, options: &[&str]) {
     sh(&router.network, &format!("iptables -A FORWARD -o {NEAR2} -p udp --dport 6000 -j ACCEPT"));
     let (ring, out) = (screened.ring_drops(), statistic(&router.network, OUT, "tx_packets"));
     let (local, elsewhere) = (screened.local.try_clone().unwrap(), router.cpus.elsewhere);
-    let received = AtomicU64::new(0);
-    let over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let over = Over(&over);
-        scope.spawn(|| consume(&local, elsewhere, &received, over.0));
+    while_consuming(&[&local], elsewhere, |received| {
         let sent = router.while_sent(&flows, || {
             let good = |seen: &Window| {
                 seen.accepted_pps > 0.8 * without && seen.refused * 20 < seen.discarded

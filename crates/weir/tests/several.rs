@@ -73,32 +73,32 @@ impl Host {
         (sender, receiver): (&UdpSocket, &UdpSocket),
         seen: impl Fn() -> bool,
     ) -> (u64, u64) {
-        let received = AtomicU64::new(0);
-        let (over, is_seen) = (AtomicBool::new(false), AtomicBool::new(false));
-        std::thread::scope(|scope| {
-            scope.spawn(|| consume(receiver, self.cpu, &received, &over));
-            let _over = Over(&over);
-            let sending = scope.spawn(|| {
-                sched::pin_current_thread(self.elsewhere).unwrap();
-                let (mut tries, mut none_lost) = (Vec::new(), false);
-                let done = wait(TRIES_MAX, || {
-                    tries.push(send_once(sender, &received));
-                    none_lost |= tries.last() == Some(&PACKETS);
-                    none_lost && is_seen.load(Ordering::Relaxed)
+        let is_seen = AtomicBool::new(false);
+        let beside = |received: &AtomicU64| {
+            std::thread::scope(|scope| {
+                let sending = scope.spawn(|| {
+                    sched::pin_current_thread(self.elsewhere).unwrap();
+                    let (mut tries, mut none_lost) = (Vec::new(), false);
+                    let done = wait(TRIES_MAX, || {
+                        tries.push(send_once(sender, received));
+                        none_lost |= tries.last() == Some(&PACKETS);
+                        none_lost && is_seen.load(Ordering::Relaxed)
+                    });
+                    assert!(none_lost, "received of {PACKETS}: {tries:?}");
+                    (done, tries.len() as u64 * PACKETS)
                 });
-                assert!(none_lost, "received of {PACKETS}: {tries:?}");
-                (done, tries.len() as u64 * PACKETS)
-            });
-            while !sending.is_finished() {
-                if !is_seen.load(Ordering::Relaxed) {
-                    is_seen.store(seen(), Ordering::Relaxed);
+                while !sending.is_finished() {
+                    if !is_seen.load(Ordering::Relaxed) {
+                        is_seen.store(seen(), Ordering::Relaxed);
+                    }
+                    std::thread::sleep(Duration::from_millis(100));
                 }
-                std::thread::sleep(Duration::from_millis(100));
-            }
-            let (done, sent) = sending.join().unwrap();
-            assert!(done, "{:?}, {:?}", self.governed(NEAR), self.governed(NEAR2));
-            (sent, received.load(Ordering::Relaxed))
-        })
+                let (done, sent) = sending.join().unwrap();
+                assert!(done, "{:?}, {:?}", self.governed(NEAR), self.governed(NEAR2));
+                (sent, received.load(Ordering::Relaxed))
+            })
+        };
+        while_consuming(&[receiver], self.cpu, beside)
     }
 
     /// What the status says of an interface's governed threads.
@@ -172,10 +172,7 @@ fn a_light_interface_beside_one_that_separates_does_so_too() {
     let beside = host.roomy(&format!("{NEAR_IP}:{BESIDE_PORT}"));
     let daemon = host.start(&[NEAR2]);
     let flows = [host.network.flow(BESIDE_PORT, Some(1_000.0)), host.network.flow(FULL_PORT, None)];
-    let over = AtomicBool::new(false);
-    let light = std::thread::scope(|scope| {
-        let _over = Over(&over);
-        scope.spawn(|| consume(&host.full, host.cpu, &AtomicU64::new(0), &over));
+    let light = while_consuming(&[&host.full], host.cpu, |_| {
         host.while_flooded(&flows, || {
             let both = || host.is_flooded(NEAR) && host.is_heavy(NEAR2);
             host.light_flow((&sender, &receiver), both)

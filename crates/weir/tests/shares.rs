@@ -11,7 +11,7 @@ mod common;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use common::saturated::*;
@@ -44,10 +44,7 @@ fn assert_no_harm(
 ) {
     let service = host.network.near_socket(&format!("{NEAR_IP}:{SERVICE_PORT}"));
     let light = host.network.flow(SERVICE_PORT, Some(LIGHT_PPS));
-    let (received, over) = (AtomicU64::new(0), AtomicBool::new(false));
-    std::thread::scope(|scope| {
-        scope.spawn(|| consume(&service, host.cpu, &received, &over));
-        let _over = Over(&over);
+    while_consuming(&[&service], host.cpu, |received| {
         host.while_sent(&[light, flood], || {
             wait_until("the flood is over its share", || host.network.count(share) > 10_000);
             let mut tries = vec![];
@@ -330,12 +327,7 @@ fn a_protected_port_keeps_its_part_while_the_ring_overflows() {
         sockopt::set_socket_recv_buffer_size_force(service, 64 << 20).unwrap();
     }
     let flows = PORTS.map(|(port, pps)| host.network.flow(port, Some(pps)));
-    let (received, over) = (AtomicU64::new(0), AtomicBool::new(false));
-    std::thread::scope(|scope| {
-        for service in &services {
-            scope.spawn(|| consume(service, host.cpu, &received, &over));
-        }
-        let _over = Over(&over);
+    while_consuming(&services.each_ref(), host.cpu, |_| {
         host.while_sent(&flows, || {
             let is_short = || host.holds("udp", PROTECTED_PORT, 0.0..SHARE / 2.0);
             let short = wait(TRIES_MAX, is_short);

@@ -689,7 +689,7 @@ pub fn failure(output: &Output, code: i32) -> String {
 }
 
 /// Sets it, however a scope ends.
-pub struct Over<'a>(pub &'a AtomicBool);
+struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
     fn drop(&mut self) {
@@ -698,7 +698,7 @@ impl Drop for Over<'_> {
 }
 
 /// Receives on this CPU until it is over.
-pub fn consume(socket: &UdpSocket, cpu: CpuId, received: &AtomicU64, over: &AtomicBool) {
+fn consume(socket: &UdpSocket, cpu: CpuId, received: &AtomicU64, over: &AtomicBool) {
     sched::pin_current_thread(cpu).unwrap();
     socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
     while !over.load(Ordering::Relaxed) {
@@ -706,4 +706,34 @@ pub fn consume(socket: &UdpSocket, cpu: CpuId, received: &AtomicU64, over: &Atom
             received.fetch_add(1, Ordering::Relaxed);
         }
     }
+}
+
+/// Receives by each of these on this CPU while `body` runs, which is given how many packets they have.
+pub fn while_consuming<T>(
+    sockets: &[&UdpSocket],
+    cpu: CpuId,
+    body: impl FnOnce(&AtomicU64) -> T,
+) -> T {
+    let (received, over) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let _over = Over(&over);
+        for socket in sockets {
+            scope.spawn(|| consume(socket, cpu, &received, &over));
+        }
+        body(&received)
+    })
+}
+
+/// Does `act` over and over while `body` runs.
+pub fn while_doing<T>(mut act: impl FnMut() + Send, body: impl FnOnce() -> T) -> T {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _over = Over(&over);
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                act();
+            }
+        });
+        body()
+    })
 }

@@ -2,7 +2,6 @@
 //! that no interface on the wire has.
 
 use std::net::UdpSocket;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::common::run_in as sh;
@@ -41,14 +40,8 @@ fn packets_for_an_address_handed_to_a_guest_reach_the_guest() {
     // Another address keeps the socket full.
     network.links(|links, near| links.add_address(near, OTHER.parse().unwrap(), 32).unwrap());
     let daemon = Daemon::start(&network, &[]);
-    let over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let _over = Over(&over);
-        scope.spawn(|| {
-            while !over.load(Ordering::Relaxed) {
-                burst(&sender, OTHER, 0);
-            }
-        });
+    let flood = || burst(&sender, OTHER, 0);
+    while_doing(flood, || {
         wait_until("the gate discards", || network.count("udp-full") > 0);
         let client = network.far_socket("198.18.0.2:0");
         let (mut number, mut buffer) = (0_u64, [0; 64]);

@@ -1,7 +1,6 @@
 //! Interfaces whose packets have no Ethernet header: a tun device, fed by the test as a tunnel's program feeds it.
 
 use std::net::{IpAddr, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::captures;
@@ -100,17 +99,11 @@ impl Host {
 
     /// Does something while a socket is flooded.
     fn while_flooding<T>(&self, family: &Family, body: impl FnOnce() -> T) -> T {
-        let over = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            let _over = Over(&over);
-            scope.spawn(|| {
-                while !over.load(Ordering::Relaxed) {
-                    self.send(family, FULL, 100);
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-            });
-            body()
-        })
+        let flood = || {
+            self.send(family, FULL, 100);
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        while_doing(flood, body)
     }
 
     fn count(&self, reason: &str) -> u64 {

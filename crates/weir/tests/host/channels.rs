@@ -3,7 +3,6 @@
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::common::*;
@@ -131,17 +130,12 @@ fn rates_are_of_the_time_between_two_looks() {
     let socket = network.near_socket("198.18.0.1:5000");
     let sender = network.far_socket("198.18.0.2:0");
     let daemon = Daemon::start(&network, &[]);
-    let over = AtomicBool::new(false);
-    let rate = std::thread::scope(|scope| {
-        let _over = Over(&over);
-        scope.spawn(|| {
-            while !over.load(Ordering::Relaxed) {
-                sender.send_to(&PAYLOAD, "198.18.0.1:5000").unwrap();
-                socket.recv(&mut [0; 16]).unwrap();
-            }
-        });
-        let output = network.weir(&["channels", "--json", "--interval", "300ms"]);
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let one_by_one = || {
+        sender.send_to(&PAYLOAD, "198.18.0.1:5000").unwrap();
+        socket.recv(&mut [0; 16]).unwrap();
+    };
+    let rate = while_doing(one_by_one, || {
+        let report = network.json(&["channels", "--json", "--interval", "300ms"]);
         let interface = &report["interfaces"][0];
         assert!(interface["interval_secs"].as_f64().unwrap() >= 0.3);
         let busiest = &interface["channels"][0];

@@ -2,7 +2,6 @@
 //! its removal lets it go on.
 
 use std::net::UdpSocket;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::*;
@@ -16,19 +15,13 @@ const FULL: &str = "198.18.0.1:5000";
 
 /// Sends to the full socket until it is dropped, slowly enough for the veth's ring.
 fn while_flooding(sender: &UdpSocket, test: impl FnOnce()) {
-    let stopped = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let _over = Over(&stopped);
-        scope.spawn(|| {
-            while !stopped.load(Ordering::Relaxed) {
-                for _ in 0..32 {
-                    let _ = sender.send_to(&[0x5a; 14], FULL);
-                }
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        });
-        test();
-    });
+    let burst = || {
+        for _ in 0..32 {
+            let _ = sender.send_to(&[0x5a; 14], FULL);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    while_doing(burst, test);
 }
 
 /// The kinds in `weir status --json`.

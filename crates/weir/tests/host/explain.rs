@@ -310,24 +310,16 @@ fn a_queue_that_is_full_now_is_told() {
     let sender = network.far_socket("198.18.0.2:0");
     let packets: Vec<Captured> = (0..2000).map(|_| whole(udp(NEAR_IP, 5000))).collect();
     let bytes = pcap(PcapHeader::default(), &packets);
-    let until = std::time::Instant::now() + PATIENCE;
-    let done = std::sync::atomic::AtomicBool::new(false);
-    let told = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            use std::sync::atomic::Ordering::Relaxed;
-            while std::time::Instant::now() < until && !done.load(Relaxed) {
-                (0..32).for_each(|_| drop(sender.send_to(&[0x5a; 14], "198.18.0.1:5000")));
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        });
-        let told = wait(PATIENCE, || {
+    let flood = || {
+        (0..32).for_each(|_| drop(sender.send_to(&[0x5a; 14], "198.18.0.1:5000")));
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    while_doing(flood, || {
+        wait_until("the full queue is told", || {
             let said = text(&explain(&network, "full.pcap", &bytes, &[]).stdout);
             said.lines().any(|line| line.contains("discard  udp 198.18.0.1:5000"))
         });
-        done.store(true, std::sync::atomic::Ordering::Relaxed);
-        told
     });
-    assert!(told);
 }
 
 /// By the file that it is given, as a running weir tells them.
