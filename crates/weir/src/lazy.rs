@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
+use rustix::io::Errno;
 use rustix::net::{SendFlags, SocketFlags, accept_with};
 use rustix::process::{Resource, getrlimit};
 use weir_bpf::abi;
@@ -97,6 +98,7 @@ impl LazyServer {
             found: None,
             look_at: Instant::now(),
             start_at: Instant::now(),
+            accept_at: Instant::now(),
             shared: Arc::clone(&shared),
         };
         let thread = Waiting::spawn("weir-lazy", move |ended| server.run(&ended))
@@ -186,6 +188,8 @@ struct Server {
     look_at: Instant,
     /// When clerks may be started: not at once again where that has failed.
     start_at: Instant,
+    /// The same of connections that are to be accepted.
+    accept_at: Instant,
     shared: Arc<Mutex<Shared>>,
 }
 
@@ -203,7 +207,8 @@ impl Server {
             let all: usize = self.users.values().map(|user| user.connections).sum();
             // More than can be told that there are too many.
             let crowded = all >= self.clients_max + BACKLOG as usize;
-            let come = if crowded { PollFlags::empty() } else { PollFlags::IN };
+            let rests = Instant::now() < self.accept_at;
+            let come = if crowded || rests { PollFlags::empty() } else { PollFlags::IN };
             let mut fds = vec![(ended.as_fd(), PollFlags::IN), (self.listener.as_fd(), come)];
             fds.extend(self.clients.iter().map(|one| {
                 // One with a ring takes no more: whether it hangs up is all there is to see.
@@ -218,7 +223,7 @@ impl Server {
                 false => self.look_at.saturating_duration_since(Instant::now()).min(LOOK_EVERY),
             };
             // Without users there is nothing to look for.
-            let timeout = Some(timeout).filter(|_| !self.users.is_empty());
+            let timeout = Some(timeout).filter(|_| rests || !self.users.is_empty());
             let Ok(ready) = ready::wait_for(fds, timeout) else { return };
             if ready[0] {
                 return;
@@ -254,7 +259,16 @@ impl Server {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         // The rest in the next round: whoever connects in a loop must not keep the rules from being looked at.
         for _ in 0..BACKLOG {
-            let Ok(connection) = accept_with(self.listener, flags) else { break };
+            let connection = match accept_with(self.listener, flags) {
+                Ok(connection) => connection,
+                Err(errno) => {
+                    // Without a descriptor for it, it waits, and would be told of all the time.
+                    if errno != Errno::AGAIN {
+                        self.accept_at = Instant::now() + LOOK_EVERY;
+                    }
+                    break;
+                }
+            };
             let connection = ManuallyDrop::new(connection);
             let Ok(who) = Peer::of(&*connection) else { continue };
             let kept: usize = self.users.values().map(|user| user.kept.len()).sum();

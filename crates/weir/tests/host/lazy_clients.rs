@@ -15,7 +15,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect,
     socket_with, sockopt,
 };
-use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit, setrlimit};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use weir_bpf::sys::netns;
 use weir_socket::protocol::{self, HEADER_BYTES, Reply, Request, TEXT_BYTES_MAX, socket_path};
@@ -332,6 +332,29 @@ fn the_end_of_many_rings_delays_nobody_else() {
 
 fn descriptors(daemon: &Daemon) -> usize {
     std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap().count()
+}
+
+#[test]
+fn a_connection_for_which_there_is_no_descriptor_waits_and_takes_no_cpu() {
+    let network = Network::ipv4_only();
+    let daemon = Daemon::start(&network, &["--lazy", "--lazy-group", "65534"]);
+    let path = path(&network);
+    // All that it may have are open.
+    let is_free = |fd: &u64| !Path::new(&format!("/proc/{}/fd/{fd}", daemon.pid())).exists();
+    let few = Rlimit { current: (0..).find(is_free), ..getrlimit(Resource::Nofile) };
+    let usual = prlimit(Some(daemon.pid()), Resource::Nofile, few).unwrap();
+    let client = as_nobody(&network, || open(&path));
+    let before = cpu_time(&daemon);
+    std::thread::sleep(Duration::from_secs(1));
+    let used = cpu_time(&daemon) - before;
+    assert!(used < Duration::from_millis(50), "{used:?}");
+    prlimit(Some(daemon.pid()), Resource::Nofile, usual).unwrap();
+    let udp = network.near.run(|| UdpSocket::bind("198.18.0.1:0").unwrap()).unwrap();
+    assert!(send(&client, &Request { ring_bytes: MIB }.encode(), &[udp.as_fd()]));
+    assert!(answer(&client).is_some(), "it has waited");
+    // Meanwhile the daemon could not see what may divert packets.
+    wait_until("it sees that again", || as_nobody(&network, || ask(&path, MIB).is_ok()));
+    assert_others_are_served(&network, &daemon, "few descriptors");
 }
 
 /// As of a container: whoever is outside has no number there.
