@@ -275,6 +275,13 @@ impl Server {
             let user = self.users.entry(who.uid).or_default();
             user.connections += 1;
             let own = user.connections + user.kept.len();
+            // More than can be told so. They must not keep others out for as long as this user's clerk is stuck.
+            let crowd = own > RINGS_PER_USER + BACKLOG as usize && who.uid != 0;
+            if crowd && user.clerk.keep(&*connection) {
+                user.connections -= 1;
+                drop(ManuallyDrop::into_inner(connection));
+                continue;
+            }
             let refusal = if !self.rings_are_safe && who.uid != 0 {
                 Some(UNSAFE_RINGS.to_owned())
             } else if own > RINGS_PER_USER && who.uid != 0 {

@@ -26,6 +26,12 @@ use crate::error::{Error, Result};
 
 /// Longest message of a clerk's.
 const SAID_BYTES_MAX: usize = 4096;
+/// What the daemon tells a clerk of a connection: to serve it...
+const SERVE: u8 = 0;
+/// ...or to have it open until its own end, when nothing that waits there lingers.
+const KEEP: u8 = 1;
+/// So many, and it ends.
+const KEPT_MAX: usize = 1024;
 
 /// What a program has asked.
 #[derive(Debug, Serialize, Deserialize)]
@@ -69,6 +75,10 @@ impl Process {
             .stderr(Stdio::null())
             .spawn()?;
         Ok(Self { child, socket })
+    }
+
+    fn take(&self, what: u8, one: impl AsFd) -> bool {
+        send(&self.socket, &[what], &[one.as_fd()], SendFlags::DONTWAIT).is_ok()
     }
 }
 
@@ -123,13 +133,24 @@ impl<T: AsFd> Clerk<T> {
         }
     }
 
-    /// It has one connection at a time, so that there is always room for it.
+    /// It serves one connection at a time.
     fn begin(&mut self) {
         self.since = Instant::now();
         let (Some(first), Some(process)) = (self.queue.front(), &self.process) else { return };
-        if send(&process.socket, &[0], &[first.as_fd()], SendFlags::DONTWAIT).is_err() {
+        if !process.take(SERVE, first) {
             self.end();
         }
+    }
+
+    /// Has its process keep a connection that is not served, so that the caller may close it. Whether there is one, and
+    /// it had room: what it has is closed at its end.
+    pub(super) fn keep(&mut self, one: impl AsFd) -> bool {
+        let Some(process) = &self.process else { return false };
+        let taken = process.take(KEEP, one);
+        if !taken {
+            self.end();
+        }
+        taken
     }
 
     /// Since when it has had somebody to serve, and no process; none while the last has not ended.
@@ -182,10 +203,19 @@ pub fn run() -> Result<()> {
     let _ = rustix::thread::set_name(c"weir-lazy-clerk");
     caps::confine(CapabilitySet::empty())?;
     let daemon = std::io::stdin();
+    let mut kept = Vec::new();
     loop {
-        let (bytes, fds) = receive(&daemon, &mut [0], RecvFlags::empty())
+        let mut what = [0];
+        let (bytes, fds) = receive(&daemon, &mut what, RecvFlags::empty())
             .map_err(|errno| Error::system("hear from the daemon", errno))?;
         let Some(connection) = fds.into_iter().next().filter(|_| bytes > 0) else { return Ok(()) };
+        if what == [KEEP] {
+            kept.push(connection);
+            if kept.len() == KEPT_MAX {
+                return Ok(());
+            }
+            continue;
+        }
         let said = listen_to(&connection);
         drop(connection);
         let said = serde_json::to_vec(&said).unwrap_or_default();

@@ -317,6 +317,35 @@ fn connections_are_bounded_and_do_not_use_up_the_daemons_descriptors() {
     drop((stuck, crowd));
 }
 
+/// Each takes five seconds, and others that connect wait behind them.
+#[test]
+fn descriptors_that_cannot_be_closed_keep_no_others_out() {
+    let network = Network::ipv4_only();
+    have_many_descriptors();
+    let daemon = Daemon::start(&network, &["--lazy", "--lazy-group", "65534"]);
+    let path = path(&network);
+    let (near, _far): (Vec<TcpStream>, Vec<TcpStream>) =
+        (0..8).map(|_| lingering(&network)).unzip();
+    // All wait before the first is read.
+    daemon.signal(Signal::STOP);
+    let stuck = as_nobody(&network, || open(&path));
+    assert!(near.iter().all(|near| send(&stuck, &[0], &[near.as_fd()])));
+    drop(near);
+    daemon.signal(Signal::CONT);
+    std::thread::scope(|scope| {
+        let crowd = || as_nobody(&network, || (0..4500).map(|_| open(&path)).collect::<Vec<_>>());
+        let crowd = scope.spawn(crowd);
+        let mut before = 0;
+        wait_until("all have connected, or find no more room", || {
+            std::thread::sleep(Duration::from_millis(300));
+            let now = descriptors(&daemon);
+            crowd.is_finished() || std::mem::replace(&mut before, now) == now
+        });
+        assert_others_are_served(&network, &daemon, "crowd behind them");
+        drop(crowd.join().unwrap());
+    });
+}
+
 /// The kernel waits for all CPUs at the end of each ring.
 #[test]
 fn the_end_of_many_rings_delays_nobody_else() {
