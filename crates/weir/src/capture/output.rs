@@ -20,6 +20,8 @@ use pcap_file::pcapng::blocks::interface_statistics::{
 };
 use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeaderOption};
 use pcap_file::{DataLink, Endianness, PcapError};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use weir_bpf::tap::{Counts, Tapped};
 
 use super::args::CaptureArgs;
@@ -265,9 +267,13 @@ fn open(
         // Its name can be told beforehand: nothing that somebody has laid there is written to, or followed.
         let _ = std::fs::remove_file(&path);
     }
-    let mut options = File::options();
-    options.write(true).create(true).create_new(rotates).truncate(!rotates).mode(0o600);
-    let file = options.open(&path).map_err(|error| failed(&path, error))?;
+    let file = if rotates {
+        let mut options = File::options();
+        options.write(true).create_new(true).mode(0o600).open(&path)
+    } else {
+        open_named(&path)
+    };
+    let file = file.map_err(|error| failed(&path, error))?;
     files.push_back(path);
     while rotates && rotation.keep.is_some_and(|keep| files.len() > keep as usize) {
         if let Some(old) = files.pop_front()
@@ -278,6 +284,25 @@ fn open(
         }
     }
     Ok(file)
+}
+
+/// A file that is named may be there. But a link is not followed where others may have laid it: the kernel refuses that
+/// in directories such as /tmp alone, and where it is told to (`fs.protected_symlinks`).
+fn open_named(path: &Path) -> io::Result<File> {
+    let parent = path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
+    let dir = rustix::fs::open(parent, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let stat = rustix::fs::fstat(&dir)?;
+    let is_ours = [0, rustix::process::geteuid().as_raw()].contains(&stat.st_uid);
+    let follow =
+        if is_ours && stat.st_mode & 0o022 == 0 { OFlags::empty() } else { OFlags::NOFOLLOW };
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | follow;
+    let name = path.file_name().unwrap_or(".".as_ref());
+    match rustix::fs::openat(&dir, name, flags, Mode::RUSR | Mode::WUSR) {
+        Err(Errno::LOOP) if !follow.is_empty() => Err(io::Error::other(
+            "it is a symbolic link, in a directory that others may write to; name the file that is meant",
+        )),
+        file => Ok(file?.into()),
+    }
 }
 
 /// `flood.pcapng` to `flood_00001_20261124193000.pcapng`.
@@ -324,7 +349,9 @@ fn as_io(error: PcapError) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::symlink;
+    use std::fs::Permissions;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
 
@@ -346,5 +373,30 @@ mod tests {
         assert!(laid.is_some());
         assert_eq!(std::fs::read(&precious).unwrap(), b"kept");
         assert!(files.back().unwrap().symlink_metadata().unwrap().is_file());
+    }
+
+    #[test]
+    fn a_named_file_is_no_link_that_somebody_else_may_have_laid() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, precious) = (dir.path().join("one.pcapng"), dir.path().join("precious"));
+        let rotation = Rotation { size: None, time: None, keep: None };
+        let open = |path: &Path| open(path, &rotation, 1, &mut VecDeque::new()).map(drop);
+        symlink(&precious, &path).unwrap();
+        for (owner, mode, follows) in
+            [(0, 0o755, true), (65534, 0o755, false), (0, 0o775, false), (0, 0o757, false)]
+        {
+            std::os::unix::fs::chown(dir.path(), Some(owner), None).unwrap();
+            std::fs::set_permissions(dir.path(), Permissions::from_mode(mode)).unwrap();
+            std::fs::write(&precious, "kept").unwrap();
+            let opened = open(&path).map_err(|error| error.to_string());
+            assert_eq!(opened.is_ok(), follows, "{owner} {mode:o} {opened:?}");
+            let kept = std::fs::read(&precious).unwrap() == b"kept";
+            assert_eq!(kept, !follows, "{owner} {mode:o}");
+            open(&dir.path().join("another.pcapng")).unwrap();
+        }
+        let file = File::create(dir.path().join("by its descriptor")).unwrap();
+        let number = file.as_fd().as_raw_fd();
+        open(Path::new(&format!("/proc/self/fd/{number}"))).unwrap();
+        assert!(open(Path::new("/")).is_err() && open(Path::new("..")).is_err());
     }
 }
