@@ -134,7 +134,7 @@ impl Screen {
             // The last row stays empty: a line feed there would scroll.
             for line in view.split('\n').take(rows.saturating_sub(1)) {
                 out.push_str(CLEAR_LINE);
-                out.extend(line.chars().take(columns).chain(['\n']));
+                out.extend(fitting(line, columns).chain(['\n']));
             }
             out.push_str(CLEAR_BELOW);
         } else {
@@ -158,6 +158,16 @@ fn leave() {
     // A terminal that is gone needs nothing.
     let mut stdout = io::stdout().lock();
     let _ = stdout.write_all(LEAVE.as_bytes()).and_then(|()| stdout.flush());
+}
+
+/// What of a line has room. Names may have characters of two columns (East Asian ones, and others, from U+1100 on): one
+/// that went on in the next row would push the first one out.
+fn fitting(line: &str, columns: usize) -> impl Iterator<Item = char> {
+    let width = |each: char| if each < '\u{1100}' { 1 } else { 2 };
+    line.chars().scan(0, move |used, each| {
+        *used += width(each);
+        (*used <= columns).then_some(each)
+    })
 }
 
 /// Rows and columns.

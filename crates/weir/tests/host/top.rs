@@ -115,3 +115,34 @@ fn a_file_gets_one_view_below_the_other() {
         assert!(text.contains("from 198.18.0.2") && !text.contains('\x1b'), "{text}");
     });
 }
+
+/// Whose line would go on in the next one, and push the first ones out of the terminal.
+#[test]
+fn a_name_of_wide_characters_fits_into_the_terminal() {
+    let network = Network::ipv4_only();
+    let script = "import socket,time\nopen('/proc/self/comm','w',encoding='utf8').write(5*chr(0x6f22))\n\
+        s=socket.socket(2,2);s.bind(('198.18.0.1',5000));print('bound',flush=True);time.sleep(60)";
+    let mut python = Command::new("python3");
+    python.args(["-c", script]).stdout(Stdio::piped());
+    let mut python = network.near.run(|| Owned::start(&mut python)).unwrap();
+    let mut said = python.stdout.take().unwrap();
+    said.read_exact(&mut [0; 5]).unwrap();
+    let daemon = Daemon::start(&network, &[]);
+    let terminal = Terminal::new();
+    let narrow = Winsize { ws_row: 20, ws_col: 20, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(&terminal.end, narrow).unwrap();
+    let mut top = terminal.start(&network, &["top", "--interval", "300ms"]);
+    let sender = network.far_socket("198.18.0.2:0");
+    wait_until("its name is shown", || {
+        sender.send_to(b"packet", "198.18.0.1:5000").unwrap();
+        terminal.text().contains('\u{6f22}')
+    });
+    top.signal(Signal::INT);
+    assert!(top.wait().unwrap().success());
+    let text = terminal.text();
+    let line = text.lines().find(|line| line.contains('\u{6f22}')).unwrap();
+    let line = line.trim_end().replace("\x1b[K", "");
+    let columns = line.chars().map(|each| if each == '\u{6f22}' { 2 } else { 1 }).sum::<usize>();
+    assert!(columns <= 20, "{columns} columns: {line:?}");
+    daemon.interrupt();
+}
