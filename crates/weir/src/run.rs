@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use weir_bpf::alarm::Alarm;
 use weir_bpf::gate::{Policy, QueueProbe};
@@ -31,7 +32,7 @@ use crate::metrics;
 use crate::privilege;
 use crate::report::Report;
 use crate::screen;
-use crate::signals::Signals;
+use crate::signals::{self, Signals};
 use crate::sleep::Sleep;
 use crate::softirq::Limiter;
 use crate::status::InterfaceStatus;
@@ -107,6 +108,10 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let kernel = Kernel { host, limiter, probe, governors };
     let (mut protected, mut running) = (Vec::new(), Vec::new());
     for (claim, effective, settings) in wanted {
+        // Each takes tenths of a second, and what has been turned so far goes back as it is dropped.
+        if signals::comes(&signals.stop, Duration::ZERO) {
+            return Ok(());
+        }
         let name = claim.interface();
         let started = Protected::start(&kernel, claim, settings, &mut console);
         if let Some(interface) = refused.unless(&name, started)? {

@@ -104,6 +104,25 @@ fn every_polite_signal_restores_exactly() {
 }
 
 #[test]
+fn a_signal_ends_a_start_between_two_interfaces() {
+    let network = Network::new();
+    let more: Vec<String> = (0..12).map(|number| format!("more{number}")).collect();
+    network.links(|links, _| {
+        more.iter().for_each(|name| links.create_veth(name, &format!("{name}-far"), None).unwrap());
+    });
+    let options: Vec<&str> = more.iter().map(String::as_str).collect();
+    let daemon = Daemon::spawn(&network, &options);
+    // Before the first one's gate.
+    wait_until("it has claimed some", || !network.files().is_empty());
+    daemon.signal(Signal::TERM);
+    let (status, messages) = daemon.end();
+    assert!(status.success(), "{messages}");
+    let protected = messages.matches("protecting ").count();
+    assert!(protected <= more.len(), "all were protected first: {messages}");
+    network.assert_untouched();
+}
+
+#[test]
 fn threads_that_were_there_before_get_their_weight_and_cpus_back() {
     let network = Network::new();
     // With GRO, a veth polls by NAPI without any XDP program, and keeps its threads.
