@@ -322,12 +322,14 @@ impl Daemon {
             }
             news.extend(changed.into_iter().map(|change| format!("{name}: {change}")));
         }
+        for each in &mut self.unprotected {
+            let name = &each.status.interface;
+            let changed = self.reloader.change_unprotected(&mut each.effective, name);
+            news.extend(changed.into_iter().map(|change| format!("{name}: {change}")));
+        }
         // Said last, when it holds: the gates have some of fair shares' settings.
         for news in news {
             self.console.say(&news);
-        }
-        for each in &mut self.unprotected {
-            self.reloader.change_unprotected(&mut each.effective, &each.status.interface);
         }
     }
 

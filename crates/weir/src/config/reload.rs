@@ -93,9 +93,9 @@ impl Reloader {
         running.map(|(_, old)| self.config.change(old, interface)).unwrap_or_default()
     }
 
-    /// Lets it be what is to hold on an interface that is not protected.
-    pub fn change_unprotected(&self, effective: &mut Effective, interface: &str) {
-        self.config.change(effective, interface);
+    /// Lets it be what is to hold on an interface that is not protected, and returns what there is to say about it.
+    pub fn change_unprotected(&self, effective: &mut Effective, interface: &str) -> Vec<String> {
+        self.config.change(effective, interface)
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::common::*;
+use rustix::process::Signal;
 use serde_json::Value;
 
 const PACKAGING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging");
@@ -113,6 +114,24 @@ fn an_interface_that_is_not_there_yet_does_not_keep_the_others_from_protection()
     let messages = ends_well(child);
     assert!(messages.contains("near2 is not protected yet: "), "{messages}");
     network.assert_untouched();
+}
+
+#[test]
+fn what_a_reload_means_to_an_interface_that_is_not_there_yet_is_told() {
+    let network = Network::new();
+    let near = format!("[interface.{NEAR}]\nprotect = true\n");
+    let file = ConfigFile::new("less", &format!("{near}[interface.{NEAR2}]\nprotect = true\n"));
+    let child = service(&network, &file);
+    wait_until("one is protected", || network.says(&["status"]).contains("near  protected"));
+    file.write(&format!("user_share = \"70%\"\n{near}"));
+    child.signal(Signal::HUP);
+    let share = || network.status()["interfaces"][0]["user_share"].as_f64();
+    wait_until("the file is read again", || share() == Some(0.7));
+    let messages = ends_well(child);
+    for said in ["user_share 50% -> 70% (", "protect stays true: false (default) takes effect when"]
+    {
+        assert!(messages.contains(&format!("weir: near2: {said}")), "no {said} in {messages}");
+    }
 }
 
 /// The one that is missing is the only one by which packets could leave.
