@@ -146,10 +146,21 @@ impl<'a> Words<'a> {
     }
 
     fn side(&mut self, protocol: Option<u8>) -> Result<Side, Wrong> {
+        let column = self.peek().map_or(self.end, |(column, _)| column);
         let networks = match self.keyword("any") {
             Some(_) => vec![],
             None => self.list("a network, or `any`,", network)?,
         };
+        let one_is = |family: fn(&IpAddr) -> bool| networks.iter().any(|it| family(&it.address));
+        match protocol {
+            Some(ICMP) if one_is(IpAddr::is_ipv6) && !one_is(IpAddr::is_ipv4) => {
+                return Err((column, "icmp is IPv4's; of IPv6 it is icmp6".into()));
+            }
+            Some(ICMPV6) if one_is(IpAddr::is_ipv4) && !one_is(IpAddr::is_ipv6) => {
+                return Err((column, "icmp6 is IPv6's; of IPv4 it is icmp".into()));
+            }
+            _ => {}
+        }
         let ports = match self.keyword("port") {
             Some(column) => {
                 needs(column, protocol, &[TCP, UDP], "a port", "tcp or udp")?;
@@ -292,12 +303,15 @@ mod tests {
             ("drop proto tcp", "column 12"),
             ("drop tcp to any from any", "column 17: \"from\" has no place here"),
             ("drop from ::1 to 10.0.0.1,10.0.0.2", "column 18: no packet goes from IPv4 to IPv6"),
+            ("drop icmp from ::1", "column 16: icmp is IPv4's; of IPv6 it is icmp6"),
+            ("drop icmp6 to 10.0.0.1", "column 15: icmp6 is IPv6's; of IPv4 it is icmp"),
             ("drop é nonsense", "column 6: \"é\" has no place"),
         ] {
             assert!(mistake(line).contains(said), "{line}: {}", mistake(line));
         }
         assert_eq!(parse("accept\nx\n\ny").unwrap_err().len(), 2);
         parse("drop from 10.0.0.1,::1 to ::/0\ndrop from any to ::1\ndrop from ::1").unwrap();
+        parse("drop icmp from 10.0.0.1,::1\ndrop icmp to any\ndrop icmp6 from ::1").unwrap();
     }
 
     #[test]
