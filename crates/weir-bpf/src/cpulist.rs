@@ -34,7 +34,7 @@ impl FromStr for CpuList {
 fn cpu(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(number) if number <= CPU_MAX => Ok(number),
-        _ => Err(format!("{text:?} is not a CPU number; write a list such as 0-3,8")),
+        _ => Err(format!("{text:?} is not a CPU number; write a list such as \"0-3,8\"")),
     }
 }
 

@@ -232,6 +232,7 @@ fn a_wrong_value_is_named_with_its_line_and_what_is_allowed() {
         ("attach = \"driver\"", "write \"auto\" or \"native\" or \"generic\" or \"tc\""),
         ("cpus = \"3-1\"", "cpus = \"3-1\": \"3-1\" runs backwards; write 1-3"),
         ("cpus = 3", "cpus = 3: write it in quotes"),
+        ("cpus = [\"0-3\"]", "is not a CPU number; write a list such as \"0-3,8\""),
         ("cpus = [0, 1]", "cpus = [0, 1]: "),
         ("usershare = \"50%\"", "there is no setting \"usershare\"; the settings are user_share, "),
         ("Nice = 1", "there is no setting \"Nice\"; the settings are "),
