@@ -75,7 +75,9 @@ pub fn attach(
     }
     let problem = refusal.map_or_else(String::new, |error| error.to_string());
     let remedy = match request {
-        Attach::Native | Attach::Generic => "try `--attach tc`, which every interface takes".into(),
+        Attach::Native | Attach::Generic => {
+            format!("try {}, which every interface takes", company::at_tc(request))
+        }
         Attach::Auto | Attach::Tc | Attach::Clsact => format!(
             "weir needs root (CAP_NET_ADMIN); `tc filter show dev {interface} ingress` lists what \
              others have there"

@@ -16,11 +16,19 @@ pub fn refuse(host: &Host, ifindex: IfIndex, interface: &str, request: Attach) -
     }
     match host.links.xdp(ifindex)? {
         None => Ok(()),
-        Some(other) => Err(refusal(interface, other, &Program::of(other.prog_id))),
+        Some(other) => Err(refusal(interface, other, &Program::of(other.prog_id), request)),
     }
 }
 
-fn refusal(interface: &str, other: XdpAttached, program: &Program) -> Error {
+/// The options with which the gate is at tc instead. The fast path, which asks for the driver, cannot be there.
+pub fn at_tc(request: Attach) -> &'static str {
+    match request {
+        Attach::Native => "`--attach tc` without `--forward xdp`",
+        _ => "`--attach tc`",
+    }
+}
+
+fn refusal(interface: &str, other: XdpAttached, program: &Program, request: Attach) -> Error {
     let id = other.prog_id;
     let name = program.name.as_deref().unwrap_or("whose name weir may not see");
     let (how, remedy) = match &program.xdp_link {
@@ -54,7 +62,7 @@ fn refusal(interface: &str, other: XdpAttached, program: &Program) -> Error {
              replaces one",
             other.mode
         ),
-        format!("run weir beside it with `--attach tc`; {remedy}"),
+        format!("run weir beside it with {}; {remedy}", at_tc(request)),
     )
 }
 
@@ -77,7 +85,7 @@ mod tests {
 
     fn told(program: Program) -> String {
         let other = XdpAttached { prog_id: 7, mode: XdpMode::Generic };
-        refusal("eth1", other, &program).to_string()
+        refusal("eth1", other, &program, Attach::Auto).to_string()
     }
 
     #[test]

@@ -51,6 +51,12 @@ fn another_xdp_program_is_named_and_never_replaced() {
             let own = std::process::id().to_string();
             assert!(pids.split(' ').any(|pid| pid == own), "{refusal}");
         }
+        // At tc there is no fast path, and both options together are refused.
+        let refusal = failure(&network.weir(&["run", NEAR, "--forward", "xdp"]), 1);
+        assert!(
+            refusal.contains("beside it with `--attach tc` without `--forward xdp`"),
+            "{refusal}"
+        );
         assert_eq!(xdp_id(&network), before);
         detach(&network, &mut other);
     }
