@@ -223,7 +223,8 @@ fn a_wall_that_is_gone_leaves_no_queueing_discipline_of_its_own() {
 /// Lets nobody write to the maps of a screen's verdicts any more.
 fn freeze_verdicts(screen: &Screen) {
     let fds = std::fs::read_dir(format!("/proc/{}/fdinfo", screen.child.pid())).unwrap();
-    let texts = fds.map(|fd| std::fs::read_to_string(fd.unwrap().path()).unwrap());
+    // What it has open for a moment may be gone by now.
+    let texts = fds.filter_map(|fd| std::fs::read_to_string(fd.unwrap().path()).ok());
     let ids = texts.filter_map(|text| {
         let id = text.lines().find_map(|line| line.strip_prefix("map_id:"))?;
         id.trim().parse().ok()
