@@ -44,7 +44,7 @@ pub struct Attached {
 pub fn attach(
     host: &Host,
     claim: &Claim,
-    request: Attach,
+    (request, forward): (Attach, bool),
     prepare: impl Fn(AttachMode) -> Result<(Gate, Diverting)>,
 ) -> Result<(Gate, Diverting, Attached)> {
     let (ifindex, journal, interface) = (claim.ifindex, &claim.journal, claim.interface());
@@ -63,7 +63,7 @@ pub fn attach(
             Ok(filter) => return Ok((gate, diverting, Attached { mode: *mode, reason, filter })),
             Err(error) if mode.is_xdp() && is_taken(&error) => {
                 // It has come since the interface was claimed.
-                company::refuse(host, ifindex, &interface, request)?;
+                company::refuse(host, ifindex, &interface, (request, forward))?;
                 return Err(error);
             }
             Err(error) => {
@@ -76,7 +76,7 @@ pub fn attach(
     let problem = refusal.map_or_else(String::new, |error| error.to_string());
     let remedy = match request {
         Attach::Native | Attach::Generic => {
-            format!("try {}, which every interface takes", company::at_tc(request))
+            format!("try {}, which every interface takes", company::at_tc(forward))
         }
         Attach::Auto | Attach::Tc | Attach::Clsact => format!(
             "weir needs root (CAP_NET_ADMIN); `tc filter show dev {interface} ingress` lists what \

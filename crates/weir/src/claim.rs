@@ -41,7 +41,7 @@ impl Claim {
     pub fn take(
         host: &Rc<Host>,
         interface: &str,
-        attach: Attach,
+        (attach, forward): (Attach, bool),
         console: &mut Console,
     ) -> Result<Self> {
         let ifindex = host.links.index(interface)?;
@@ -108,7 +108,7 @@ impl Claim {
         if let Some(restored) = restore::leftovers(host, &key, &lock)? {
             console.say(&restored.to_string());
         }
-        company::refuse(host, ifindex, interface, attach)?;
+        company::refuse(host, ifindex, interface, (attach, forward))?;
         if !info.up {
             console.say(&format!("{interface} is down; it is protected from the moment it is up"));
         }

@@ -10,25 +10,27 @@ use crate::host::Host;
 
 /// Refuses an interface that has an XDP program, if the gate may want that place. weir never replaces
 /// or detaches one, and never chooses tc of its own accord because of one.
-pub fn refuse(host: &Host, ifindex: IfIndex, interface: &str, request: Attach) -> Result<()> {
-    if request.is_tc() {
+pub fn refuse(
+    host: &Host,
+    ifindex: IfIndex,
+    interface: &str,
+    (attach, forward): (Attach, bool),
+) -> Result<()> {
+    if attach.is_tc() {
         return Ok(());
     }
     match host.links.xdp(ifindex)? {
         None => Ok(()),
-        Some(other) => Err(refusal(interface, other, &Program::of(other.prog_id), request)),
+        Some(other) => Err(refusal(interface, other, &Program::of(other.prog_id), forward)),
     }
 }
 
-/// The options with which the gate is at tc instead. The fast path, which asks for the driver, cannot be there.
-pub fn at_tc(request: Attach) -> &'static str {
-    match request {
-        Attach::Native => "`--attach tc` without `--forward xdp`",
-        _ => "`--attach tc`",
-    }
+/// The options with which the gate is at tc instead, where the fast path cannot be.
+pub fn at_tc(forward: bool) -> &'static str {
+    if forward { "`--attach tc` without `--forward xdp`" } else { "`--attach tc`" }
 }
 
-fn refusal(interface: &str, other: XdpAttached, program: &Program, request: Attach) -> Error {
+fn refusal(interface: &str, other: XdpAttached, program: &Program, forward: bool) -> Error {
     let id = other.prog_id;
     let name = program.name.as_deref().unwrap_or("whose name weir may not see");
     let (how, remedy) = match &program.xdp_link {
@@ -62,7 +64,7 @@ fn refusal(interface: &str, other: XdpAttached, program: &Program, request: Atta
              replaces one",
             other.mode
         ),
-        format!("run weir beside it with {}; {remedy}", at_tc(request)),
+        format!("run weir beside it with {}; {remedy}", at_tc(forward)),
     )
 }
 
@@ -85,7 +87,7 @@ mod tests {
 
     fn told(program: Program) -> String {
         let other = XdpAttached { prog_id: 7, mode: XdpMode::Generic };
-        refusal("eth1", other, &program, Attach::Auto).to_string()
+        refusal("eth1", other, &program, false).to_string()
     }
 
     #[test]

@@ -402,7 +402,8 @@ impl Daemon {
     fn protect(&mut self, name: &str, effective: &Effective) -> Result<Key> {
         let settings = self.reloader.settings_of(effective);
         let host = &self.wardens.kernel.host;
-        let claim = Claim::take(host, name, settings.attach, &mut self.console)?;
+        let claim =
+            Claim::take(host, name, (settings.attach, settings.forward), &mut self.console)?;
         let key = claim.key(host);
         if self.wardens.guardian.is_none() || !self.wardens.keys.contains(&key) {
             // Before a knob is turned.

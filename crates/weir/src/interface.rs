@@ -142,7 +142,7 @@ impl Protected {
         load_conntrack();
         let prepare = |place| load(kernel, &claim, &settings, place);
         let (gate, diverting, mut attached) =
-            attach::attach(host, &claim, settings.attach, prepare)?;
+            attach::attach(host, &claim, (settings.attach, settings.forward), prepare)?;
         if settings.forward {
             attached.reason = "where the fast path forwards".into();
         }

@@ -233,8 +233,9 @@ fn claim_all(
     for (at, interface) in interfaces.iter().enumerate() {
         // Named twice is protected once.
         if !interfaces[..at].contains(interface) {
-            let attach = config.of(interface).attach();
-            let claim = Claim::take(host, interface, attach, console);
+            let wanted = config.of(interface);
+            let place = (wanted.attach(), wanted.forwards());
+            let claim = Claim::take(host, interface, place, console);
             claims.extend(refused.unless(interface, claim)?);
         }
     }

@@ -21,7 +21,7 @@ use weir_bpf::lazy::LazySocket;
 use weir_bpf::sys::caps::{self, CapabilitySet};
 use weir_socket::protocol::{HEADER_BYTES, Request, receive, send};
 
-use super::{ASK_WITHIN, LOOK_EVERY};
+use super::{ASK_WITHIN, LOOK_EVERY, RINGS_PER_USER};
 use crate::error::{Error, Result};
 
 /// Longest message of a clerk's.
@@ -30,8 +30,6 @@ const SAID_BYTES_MAX: usize = 4096;
 const SERVE: u8 = 0;
 /// ...or to have it open until its own end, when nothing that waits there lingers.
 const KEEP: u8 = 1;
-/// So many, and it ends.
-const KEPT_MAX: usize = 1024;
 
 /// What a program has asked.
 #[derive(Debug, Serialize, Deserialize)]
@@ -211,7 +209,8 @@ pub fn run() -> Result<()> {
         let Some(connection) = fds.into_iter().next().filter(|_| bytes > 0) else { return Ok(()) };
         if what == [KEEP] {
             kept.push(connection);
-            if kept.len() == KEPT_MAX {
+            // As many as its user may have: it ends.
+            if kept.len() == RINGS_PER_USER {
                 return Ok(());
             }
             continue;

@@ -27,6 +27,13 @@ fn path(network: &Network) -> PathBuf {
     socket_path(network.near.run(|| netns::cookie().unwrap()).unwrap())
 }
 
+/// A weir that offers lazy sockets to users other than root, too, and where.
+fn for_a_group() -> (Network, Daemon, PathBuf) {
+    let (network, daemon) = protected_ipv4(&["--lazy", "--lazy-group", "65534"]);
+    let path = path(&network);
+    (network, daemon, path)
+}
+
 fn as_nobody<T: Send>(network: &Network, act: impl FnOnce() -> T + Send) -> T {
     as_user(network, NOBODY, act)
 }
@@ -171,8 +178,7 @@ fn lingering(network: &Network) -> (TcpStream, TcpStream) {
 
 #[test]
 fn a_descriptor_that_cannot_be_closed_delays_nobody_else() {
-    let (network, daemon) = protected_ipv4(&["--lazy", "--lazy-group", "65534"]);
-    let path = path(&network);
+    let (network, daemon, path) = for_a_group();
     // One that is received, one that waits behind a request, one behind a connection that is only closed.
     let blocks: Vec<_> = (0..3).map(|_| lingering(&network)).collect();
     let request = Request { ring_bytes: MIB }.encode();
@@ -218,10 +224,8 @@ fn kill_clerks(daemon: &Daemon) {
 /// Whoever has a range of user identifiers is as many users as he likes.
 #[test]
 fn many_users_at_once_have_few_processes() {
-    let network = Network::ipv4_only();
     have_many_descriptors();
-    let daemon = Daemon::start(&network, &["--lazy", "--lazy-group", "65534"]);
-    let path = path(&network);
+    let (network, daemon, path) = for_a_group();
     let clients: Vec<OwnedFd> =
         (10_000..10_200).map(|uid| as_user(&network, uid, || open(&path))).collect();
     let udp = network.near.run(|| UdpSocket::bind("198.18.0.1:0").unwrap()).unwrap();
@@ -235,8 +239,7 @@ fn many_users_at_once_have_few_processes() {
 
 #[test]
 fn descriptors_that_cannot_be_closed_do_not_keep_the_daemon_from_its_end() {
-    let (network, daemon) = protected_ipv4(&["--lazy", "--lazy-group", "65534"]);
-    let path = path(&network);
+    let (network, daemon, path) = for_a_group();
     let (near, _far): (Vec<TcpStream>, Vec<TcpStream>) =
         (0..3).map(|_| lingering(&network)).unzip();
     let pass = |near: &TcpStream| {
@@ -262,8 +265,7 @@ const SMALL_MESSAGES: usize = 10_000;
 
 #[test]
 fn a_descriptor_behind_many_messages_delays_nobody_else() {
-    let (network, daemon) = protected_ipv4(&["--lazy", "--lazy-group", "65534"]);
-    let path = path(&network);
+    let (network, daemon, path) = for_a_group();
     let (near, far) = lingering(&network);
     // All wait before the first is read, as no more are taken then. Some are empty, as the end is.
     daemon.signal(Signal::STOP);
@@ -320,10 +322,8 @@ fn connections_are_bounded_and_do_not_use_up_the_daemons_descriptors() {
 /// Each takes five seconds, and others that connect wait behind them.
 #[test]
 fn descriptors_that_cannot_be_closed_keep_no_others_out() {
-    let network = Network::ipv4_only();
     have_many_descriptors();
-    let daemon = Daemon::start(&network, &["--lazy", "--lazy-group", "65534"]);
-    let path = path(&network);
+    let (network, daemon, path) = for_a_group();
     let (near, _far): (Vec<TcpStream>, Vec<TcpStream>) =
         (0..8).map(|_| lingering(&network)).unzip();
     // All wait before the first is read.
@@ -349,10 +349,8 @@ fn descriptors_that_cannot_be_closed_keep_no_others_out() {
 /// The kernel waits for all CPUs at the end of each ring.
 #[test]
 fn the_end_of_many_rings_delays_nobody_else() {
-    let network = Network::ipv4_only();
     have_many_descriptors();
-    let daemon = Daemon::start(&network, &["--lazy", "--lazy-group", "65534"]);
-    let path = path(&network);
+    let (network, daemon, path) = for_a_group();
     let rings: Vec<_> =
         as_nobody(&network, || (0..500).map(|_| ask(&path, 64 << 10).unwrap()).collect());
     drop(rings);
@@ -365,9 +363,7 @@ fn descriptors(daemon: &Daemon) -> usize {
 
 #[test]
 fn a_connection_for_which_there_is_no_descriptor_waits_and_takes_no_cpu() {
-    let network = Network::ipv4_only();
-    let daemon = Daemon::start(&network, &["--lazy", "--lazy-group", "65534"]);
-    let path = path(&network);
+    let (network, daemon, path) = for_a_group();
     // All that it may have are open.
     let is_free = |fd: &u64| !Path::new(&format!("/proc/{}/fd/{fd}", daemon.pid())).exists();
     let few = Rlimit { current: (0..).find(is_free), ..getrlimit(Resource::Nofile) };
@@ -430,8 +426,7 @@ fn a_program_that_does_not_see_the_daemons_pid_namespace_has_a_lazy_socket() {
 /// Whatever is sent, with whatever descriptors: it is answered, or the connection ends, and nothing stays open.
 #[test]
 fn any_bytes_and_descriptors_are_survived() {
-    let (network, daemon) = protected_ipv4(&["--lazy", "--lazy-group", "65534"]);
-    let path = path(&network);
+    let (network, daemon, path) = for_a_group();
     // The daemon opens some files when it first looks at the rules.
     assert_others_are_served(&network, &daemon, "first");
     let before = descriptors(&daemon);
