@@ -120,12 +120,12 @@ impl Inputs {
             cpus: Mapped::of(skel.maps.cpus.as_fd(), cpus as usize)?,
             inputs: Mapped::of(skel.maps.inputs.as_fd(), abi::INPUTS)?,
             strains: Mapped::of(skel.maps.strains.as_fd(), abi::INPUTS)?,
-            _strain: skel.progs.weir_strain.attach().map_err(Error::bpf("attach", TRACEPOINTS))?,
             accounts: Accounts::of(skel.maps.accounts.as_fd(), cpus)?,
             numbers,
             free: Mutex::new((0..abi::INPUTS as u32).rev().collect()),
             watch: Mutex::new(Watch {
                 skel,
+                strain: None,
                 wanted_by: BTreeSet::new(),
                 links: vec![],
                 receptions_wanted_by: BTreeSet::new(),
@@ -158,6 +158,7 @@ impl Inputs {
             .numbers
             .update(&key, &number.to_ne_bytes(), MapFlags::ANY)
             .map_err(Error::bpf("watch a NAPI thread with", TRACEPOINTS))?;
+        lock(&self.shared.watch).attach_strain()?;
         Ok(input)
     }
 }
@@ -165,6 +166,8 @@ impl Inputs {
 /// The programs, attached while somebody wants it: while nothing is wrong they cost nothing.
 struct Watch {
     skel: InputSkel<'static>,
+    /// Where each poll ends, as long as there is a thread to wake the governor for.
+    strain: Option<Link>,
     wanted_by: BTreeSet<u32>,
     links: Vec<Link>,
     receptions_wanted_by: BTreeSet<u32>,
@@ -173,6 +176,14 @@ struct Watch {
 }
 
 impl Watch {
+    fn attach_strain(&mut self) -> Result<()> {
+        if self.strain.is_none() {
+            let attached = self.skel.progs.weir_strain.attach();
+            self.strain = Some(attached.map_err(Error::bpf("attach", TRACEPOINTS))?);
+        }
+        Ok(())
+    }
+
     fn attach(&mut self) -> Result<()> {
         let progs = &self.skel.progs;
         // Who is woken, and by whom, before who runs.
@@ -337,7 +348,11 @@ impl Drop for Input {
         // Fails only if it is not there, and a thread's end takes nothing away that was.
         let _ = self.shared.numbers.delete(&self.thread.as_raw_nonzero().get().to_ne_bytes());
         self.shared.discount(self.number);
-        lock(&self.shared.free).push(self.number);
+        let mut free = lock(&self.shared.free);
+        free.push(self.number);
+        if free.len() == abi::INPUTS {
+            lock(&self.shared.watch).strain = None;
+        }
     }
 }
 
@@ -346,7 +361,6 @@ struct Shared {
     cpus: Mapped<types::weir_cpu>,
     inputs: Mapped<types::weir_input>,
     strains: Mapped<types::weir_strain>,
-    _strain: Link,
     accounts: Accounts,
     numbers: MapHandle,
     free: Mutex<Vec<u32>>,
