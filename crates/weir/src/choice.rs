@@ -57,8 +57,8 @@ pub enum PolicyArg {
     On,
     /// Pass everything, count what would be discarded, and say at the end whose it was; change nothing on the host
     Shadow,
-    /// Pass everything and count nothing by destination; to watch, use shadow. Threads still poll, unless
-    /// `--napi softirq` or `auto`
+    /// Pass everything and count nothing by destination; to watch, use shadow. Who polls is as with `on`; with `--napi
+    /// auto`, softirqs
     Off,
 }
 

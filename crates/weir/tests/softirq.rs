@@ -266,6 +266,18 @@ fn a_flood_past_the_limit_is_discarded<T>(port: u16, receiver: impl FnOnce(&Netw
     assert!(said.contains(" cpu-share"), "{said}");
 }
 
+/// Several CPUs: on one, threads serve more at rest, too.
+#[test]
+fn threads_poll_at_rest_where_it_is_said_how_they_run() {
+    let network = Network::ipv4_only();
+    let usual = ["--config", "/dev/null"];
+    for (options, threaded) in [(&[][..], "0"), (&["--cpus", "0"], "1"), (&["--nice", "0"], "1")] {
+        let daemon = Daemon::start_sleepy(&network, &[&usual[..], options].concat());
+        assert_eq!(network.threaded(), threaded, "{options:?}");
+        daemon.interrupt();
+    }
+}
+
 #[test]
 fn threads_poll_as_long_as_they_are_needed() {
     let network = Network::ipv4_only();

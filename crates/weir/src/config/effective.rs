@@ -1,10 +1,11 @@
 //! What holds on one interface, when everything that was said is laid over each other.
 
 use weir_bpf::gate::Policy;
+use weir_bpf::sys::sched;
 
 use super::settings::Effective;
 use super::wanted::{Settings, ThreadSettings, ThreadWeight};
-use crate::choice::{Attach, Forward};
+use crate::choice::{Attach, Forward, Napi};
 use crate::shares::ShareSettings;
 
 impl Effective {
@@ -38,10 +39,18 @@ impl Effective {
             selective: self.selective.value,
             syn_cookies: self.syn_cookies.value,
             protected_ports: shares.protected_tcp_ports().collect(),
-            napi: self.napi.value,
+            napi: self.napi(),
             forward: self.forwards(),
             threads: ThreadSettings { weight, cpus: self.cpus.value.clone().filter(|_| turns) },
         }
+    }
+
+    /// Who polls. Threads serve more at rest where one CPU receives and serves; and who says how they run asks for them.
+    fn napi(&self) -> Napi {
+        let asked = || self.nice.value.is_some() || self.cpus.value.is_some();
+        let one_cpu = || sched::online_cpus().is_ok_and(|online| online.len() == 1);
+        let usual = || if asked() || one_cpu() { Napi::Threads } else { Napi::Auto };
+        self.napi.value.unwrap_or_else(usual)
     }
 
     /// Where the gate goes.

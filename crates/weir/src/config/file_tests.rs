@@ -51,7 +51,7 @@ fn every_setting_is_read_with_its_line() {
         nice: sourced(Some(Nice(-5)), at(6)),
         attach: sourced(Attach::Tc, at(7)),
         cpus: sourced(Some(cpus), at(8)),
-        napi: sourced(Napi::Softirq, at(9)),
+        napi: sourced(Some(Napi::Softirq), at(9)),
         selective: sourced(false, at(10)),
         forward: sourced(Forward::Xdp, at(11)),
         ..Layer::default()

@@ -84,14 +84,6 @@ fn file(reading: &Reading) -> String {
          #selective = false        # true: shed heavy senders before light ones\n\
          #policy = \"on\"            # \"shadow\": only say what would be discarded\n",
     );
-    // On one CPU threads serve more at rest, too: docs/governor.md, "Threads while they are needed".
-    text.push_str(match reading.cpus.len() {
-        0 | 1 => "#napi = \"threads\"         # or \"auto\", \"softirq\": what polls, threads or softirqs\n",
-        _ => {
-            "\n# Not the default: where several CPUs receive and serve, softirqs serve more until something is wrong.\n\
-             napi = \"auto\"             # threads poll while a flood takes CPU time from processes\n"
-        }
-    });
     text.push_str(
         "\n# Of the host.\n\
          #metrics = \"127.0.0.1:9463\"   # for Prometheus: http://127.0.0.1:9463/metrics\n",
@@ -130,7 +122,6 @@ fn file(reading: &Reading) -> String {
 mod tests {
     use super::super::file::SIZE_MAX;
     use super::*;
-    use crate::choice::Napi;
 
     #[test]
     fn what_is_written_is_valid_and_switches_on_what_hands_most_to_sockets() {
@@ -150,8 +141,6 @@ mod tests {
             .collect();
         let off = Some(false);
         assert_eq!(protect, [("eth0.7", Some(true)), ("eth1", off), ("q\"\u{7f}", off)]);
-        // On one CPU, or who knows how many, what holds without a word.
-        assert_eq!(parsed.everywhere.napi, None);
         // Whoever has set RPS may need it: a NIC with one queue.
         assert!(
             text.contains("\n#rps_off = true ") && parsed.interfaces["eth0.7"].rps_off.is_none()
@@ -166,13 +155,6 @@ mod tests {
             .collect();
         ConfigFile::parse(Path::new("w.toml"), on.as_bytes())
             .unwrap_or_else(|error| panic!("{error}"));
-    }
-
-    #[test]
-    fn on_several_cpus_threads_poll_only_while_they_are_needed() {
-        let text = file(&serde_json::from_str(r#"{"cpus": [{"cpu": 0}, {"cpu": 1}]}"#).unwrap());
-        let parsed = ConfigFile::parse(Path::new("w.toml"), text.as_bytes()).unwrap();
-        assert_eq!(parsed.everywhere.napi.map(|each| each.value), Some(Napi::Auto), "{text}");
     }
 
     #[test]

@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use super::{ConfigFile, NEAR, Network, Owned, PATIENCE, WEIR, isolation, wait_until};
 
-/// A running `weir run near ...`. Dropping it kills it. Its gate is in the driver, as on a NIC, unless
-/// the test says where.
+/// A running `weir run near ...`. Dropping it kills it. Its gate is in the driver, as on a NIC, and threads
+/// poll, as on one CPU, unless the test says where, and who.
 pub struct Daemon {
     child: Owned,
     lines: Receiver<String>,
@@ -86,6 +86,9 @@ impl Daemon {
         command.args(["run", NEAR, "--json"]).args(options);
         if !options.contains(&"--attach") {
             command.args(["--attach", "native"]);
+        }
+        if !["--napi", "--config"].iter().any(|said| options.contains(said)) {
+            command.args(["--napi", "threads"]);
         }
         command.args(isolation(options));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

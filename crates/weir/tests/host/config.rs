@@ -201,7 +201,7 @@ fn show_names_the_source_of_every_setting() {
         "  timeout     2ms         command line".into(),
         "  prefer      separation  default".into(),
         "  selective   false       default".into(),
-        "  napi        threads     default".into(),
+        "  napi        as needed   default".into(),
         "  cpus        left alone  default".into(),
         "  protect     true        command line".into(),
     ];

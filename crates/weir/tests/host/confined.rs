@@ -179,6 +179,7 @@ fn protects(network: &Network) {
 fn with_the_units_capabilities_everything_works() {
     let network = Network::new();
     let text = format!("[interface.{NEAR}]\nprotect = true\nattach = \"native\"\n");
+    let text = format!("napi = \"threads\"\n{text}");
     let file = ConfigFile::new("confined", &format!("user_share = \"60%\"\n{text}"));
     let confined = Confined { network: &network, root: None };
     let run = ["run", "--quiet", "--lazy", "--awake", "--config", file.path()];
@@ -219,6 +220,7 @@ fn a_container_of_the_daemonset_protects_and_its_successor_cleans_up() {
     for file in ["weir", "dev/null"] {
         fs::write(root.join(file), "").unwrap();
     }
+    let config = format!("napi = \"threads\"\n{config}");
     fs::write(root.join("etc/weir/weir.toml"), config).unwrap();
     let network = Network::new();
     // At tc, where the gate goes by itself, a veth is polled by threads with GRO alone.

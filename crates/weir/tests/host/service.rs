@@ -13,7 +13,9 @@ use serde_json::Value;
 const PACKAGING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging");
 
 fn protect(name: &str) -> ConfigFile {
-    ConfigFile::new(name, &format!("[interface.{NEAR}]\nprotect = true\nattach = \"native\"\n"))
+    let text =
+        format!("[interface.{NEAR}]\nprotect = true\nattach = \"native\"\nnapi = \"threads\"\n");
+    ConfigFile::new(name, &text)
 }
 
 /// A weir that gets everything from the file.
