@@ -45,6 +45,8 @@ pub struct Arm {
     /// The wire is a veth as it is made, with TSO: packets of sockets go past NAPI to the backlog, steered by RPS. Else
     /// every packet comes by the ring and NAPI, as behind a NIC.
     pub veth: bool,
+    /// Nothing is put on a CPU: programs, clients, NAPI threads and weir are where the scheduler likes.
+    pub unpinned: bool,
     /// The host has NAT rules, as one with containers, and so follows each connection.
     pub nat: bool,
     /// Packets that a poll of the backlog, and a softirq, may take; `None`: as the machine has it.
@@ -67,8 +69,8 @@ const BATCH: Napi = Napi::Thread(SchedPolicy::Batch, Nice(0));
 
 /// One without weir, behind a NIC.
 fn arm(name: &str, napi: Napi) -> Arm {
-    let (name, veth, nat) = (name.to_owned(), false, false);
-    Arm { name, napi, veth, nat, quota: None, screen: None, daemon: None, bare: None }
+    let (name, veth, unpinned, nat) = (name.to_owned(), false, false, false);
+    Arm { name, napi, veth, unpinned, nat, quota: None, screen: None, daemon: None, bare: None }
 }
 
 /// `weir run` with these options.
@@ -103,7 +105,7 @@ arms! {
     "gate": THREAD, { daemon: weir("--attach native --nice 0 --awake") }
         => "the gate alone, native (Early-Demux)";
     "idle-weir": THREAD, { daemon: weir("--policy off") } => "weir run with its policy off";
-    "weir": THREAD, { daemon: weir("") } => "weir run without options: what a user gets";
+    "weir": THREAD, { daemon: weir("") } => "weir run, told the CPU (--cpus): what a user gets on one CPU";
     "weir-native": THREAD, { daemon: weir("--attach native") }
         => "weir run, its gate attached native";
     "weir-xdp": THREAD, { daemon: weir("--forward xdp out0") }
@@ -124,8 +126,9 @@ arms! {
         => "the same with weir run";
 }
 
-/// After an arm's name and a `+`: the same on a host with NAT rules, and with a quota of packets.
+/// After an arm's name and a `+`: the same on a host with NAT rules, with nothing pinned, and with a quota of packets.
 const NAT: &str = "nat";
+const UNPINNED: &str = "unpinned";
 const QUOTA: &str = "quota";
 const NO_QUOTA: &str = "unlimited";
 
@@ -143,6 +146,10 @@ pub const QUIET: [&str; 6] = ["threaded", "niced", "gate", "idle-weir", "weir-na
 pub fn known() -> impl Iterator<Item = (String, &'static str)> {
     let more = [
         (format!("ARM+{NAT}"), "any of these on a host with NAT rules, as Docker writes them"),
+        (
+            format!("ARM+{UNPINNED}"),
+            "any of these with nothing pinned to a CPU, and weir without --cpus",
+        ),
         (
             format!("ARM+{QUOTA}N"),
             "any of these with net.core.dev_weight and netdev_budget at N packets",
@@ -166,11 +173,12 @@ impl Arm {
         for part in parts {
             match (part, part.strip_prefix(QUOTA).map(str::parse)) {
                 (NAT, _) => arm.nat = true,
+                (UNPINNED, _) => arm.unpinned = true,
                 (NO_QUOTA, _) => arm.quota = Some(UNLIMITED),
                 (_, Some(Ok(packets @ 1..UNLIMITED))) => arm.quota = Some(packets),
                 _ => {
                     return Err(format!(
-                        "{name}+{part}: after an arm's name stand +{NAT}, +{QUOTA}N of 1 to {} packets, or +{NO_QUOTA}",
+                        "{name}+{part}: after an arm's name stand +{NAT}, +{UNPINNED}, +{QUOTA}N of 1 to {} packets, or +{NO_QUOTA}",
                         UNLIMITED - 1
                     ));
                 }

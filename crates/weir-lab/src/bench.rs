@@ -132,7 +132,7 @@ impl Bench {
     fn furnish(&self, sut: &mut Sut, arm: &Arm, needs: &[Need], apps: &[App]) -> Result<()> {
         for need in needs {
             if !sut.met.contains(need) {
-                wire::meet(&self.topology, &sut.host, *need, arm.veth, self.generator_cpu)?;
+                wire::meet(&self.topology, &sut.host, *need, arm, self.generator_cpu)?;
                 sut.met.push(*need);
                 if arm.forwards_in_driver() && *need == Need::Egress {
                     let index = self.topology.generator_links.index(&wire::sink_name(&sut.host))?;
@@ -144,28 +144,36 @@ impl Bench {
         }
         for app in apps {
             if !is_own(arm, app) && sut.apps.iter().all(|(known, _)| known != app) {
-                sut.apps.push((app.clone(), self.start_on(&sut.host, app)?));
+                sut.apps.push((app.clone(), self.start_on(&sut.host, arm, app)?));
             }
         }
         Ok(())
     }
 
-    /// On the tested CPU, with a directory of that name.
-    fn place<'a>(&self, host: &'a Host, name: &str) -> Result<Place<'a>> {
+    /// Where an arm has what it tests, and its client; `None`: anywhere.
+    pub fn cpus(&self, arm: &Arm) -> Option<(CpuId, CpuId)> {
+        (!arm.unpinned).then_some((self.sut_cpu, self.generator_cpu))
+    }
+
+    /// On the tested CPU, if the arm has one, with a directory of that name.
+    fn place<'a>(&self, host: &'a Host, arm: &Arm, name: &str) -> Result<Place<'a>> {
         let directory = self.topology.directory(&format!("{}-{name}", host.generator_ifname))?;
-        Ok(Place { netns: &host.netns, cpu: self.sut_cpu, address: host.address.1, directory })
+        let cpu = self.cpus(arm).map(|cpus| cpus.0);
+        Ok(Place { netns: &host.netns, cpu, address: host.address.1, directory })
     }
 
     /// Switches threaded NAPI on, as the arm has it. Attaching XDP makes new threads.
     fn thread(&self, host: &Host, arm: &Arm) -> Result<()> {
         match arm.napi {
-            Napi::Thread(policy, nice) => host.thread_napi(self.sut_cpu, policy, nice),
+            Napi::Thread(policy, nice) => {
+                host.thread_napi(self.cpus(arm).map(|cpus| cpus.0), policy, nice)
+            }
             Napi::Softirq | Napi::Rps => Ok(()),
         }
     }
 
-    fn start_on(&self, host: &Host, app: &App) -> Result<Process> {
-        let (at, bind) = (|name| self.place(host, name), (host.address.1, app.port).into());
+    fn start_on(&self, host: &Host, arm: &Arm, app: &App) -> Result<Process> {
+        let (at, bind) = (|name| self.place(host, arm, name), (host.address.1, app.port).into());
         let job = match &app.kind {
             AppKind::Real(kind) => return at(kind.name)?.server(kind),
             AppKind::Capture(kind) => return at("capture")?.capture(*kind),
@@ -179,7 +187,7 @@ impl Bench {
             AppKind::Screen => Job::Screen,
             AppKind::Unread => Job::Unread([host.address.1.into(), host.address6.1.into()]),
         };
-        Process::worker(&host.netns, self.sut_cpu, Nice(app.nice), job)
+        Process::worker(&host.netns, self.cpus(arm).map(|cpus| cpus.0), Nice(app.nice), job)
     }
 
     pub fn aim(&mut self, arm: &Arm, flows: &[Flow]) -> Result<()> {
@@ -211,7 +219,7 @@ impl Bench {
         let quota = self.quotas.as_ref().zip(arm.quota);
         let quota = quota.map(|(quotas, packets)| quotas.set(packets)).transpose()?;
         let host = &self.sut(arm).host;
-        let start = |spec| self.place(host, "weir")?.daemon(spec);
+        let start = |spec| self.place(host, arm, "weir")?.daemon(spec);
         let daemon = arm.daemon.as_ref().map(start).transpose()?;
         let programs = &self.bare;
         let attach = |bare| host.netns.run(|| programs.attach(bare, host.ifindex))?;
@@ -219,11 +227,11 @@ impl Bench {
         if bare.is_some() {
             self.thread(host, arm)?;
         }
-        let is_interrupted = arm.napi == Napi::Softirq;
+        let is_interrupted = arm.napi == Napi::Softirq && !arm.unpinned;
         let interrupts = is_interrupted.then(|| self.bind_interrupts(arm)).transpose()?;
         let host = &self.sut(arm).host;
         let own = apps.iter().filter(|app| is_own(arm, app));
-        let own = own.map(|app| Ok((app.clone(), self.start_on(host, app)?)));
+        let own = own.map(|app| Ok((app.clone(), self.start_on(host, arm, app)?)));
         let apps = own.collect::<Result<Vec<_>>>()?;
         // One that may have a program in the driver has brought new NAPI instances; weir finds them itself.
         let in_driver = |kind: &AppKind| matches!(kind, AppKind::Capture(_) | AppKind::Wall(_));

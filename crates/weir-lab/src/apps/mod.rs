@@ -104,7 +104,8 @@ impl Client {
 pub struct Order {
     pub(crate) parent: u32,
     pub(crate) netns: PathBuf,
-    pub(crate) cpu: u32,
+    /// `None`: any, as the scheduler likes.
+    pub(crate) cpu: Option<u32>,
     pub(crate) nice: i32,
     /// Of memory that it shares with the controller.
     pub(crate) shared: Option<PathBuf>,
@@ -120,8 +121,9 @@ pub struct WorkerArgs {
 
 impl Order {
     /// At nice 0, in a session of its own, without shared memory.
-    pub fn new(netns: &NetNs, cpu: CpuId, job: Job) -> Self {
-        Self { parent: 0, netns: netns.path(), cpu: cpu.0, nice: 0, shared: None, job }
+    pub fn new(netns: &NetNs, cpu: impl Into<Option<CpuId>>, job: Job) -> Self {
+        let cpu = cpu.into().map(|cpu| cpu.0);
+        Self { parent: 0, netns: netns.path(), cpu, nice: 0, shared: None, job }
     }
 
     /// What starts the worker, from this process.
@@ -158,7 +160,8 @@ pub fn run(WorkerArgs { order }: WorkerArgs) -> Result<()> {
         let _ = std::fs::write("/proc/self/autogroup", order.nice.to_string());
     }
     NetNs::open(&order.netns)?.enter_current_thread()?;
-    sched::pin_current_thread(CpuId(order.cpu))?;
+    let cpus = order.cpu.map_or_else(sched::online_cpus, |cpu| Ok(vec![CpuId(cpu)]))?;
+    sched::set_affinity(rustix::thread::gettid(), &cpus)?;
     if let Job::Program(path, name, arguments) = order.job {
         let source = Command::new(&path).arg0(name).args(arguments).exec();
         return Err(cannot("start", format!("{} in the namespace", path.display()))(source));

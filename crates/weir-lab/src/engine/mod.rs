@@ -121,7 +121,8 @@ fn watch(
     };
     let watching = Watching::begin(&probe, &threads)?;
     let before = probe.read()?;
-    let start = |kind| companions::start(&sut.host.netns, bench.sut_cpu, kind);
+    let cpu = bench.cpus(arm).map(|cpus| cpus.0);
+    let start = |kind| companions::start(&sut.host.netns, cpu, kind);
     probe.beside = scene.beside.map(start).transpose()?;
     let flooded = probe.apps.first().filter(|_| scene.stopped).and_then(|app| app.pids.first());
     let stopped = flooded.map(|pid| stopped(*pid)).transpose()?;
@@ -134,7 +135,7 @@ fn watch(
         go(&probe, true);
         stop.sleep(warm_up)?;
         judged(&probe, stop)?;
-        let real = start_program(&probe, window)?;
+        let real = start_program(&probe, arm, window)?;
         let (opened, first) = (probe.read()?, watching.polls());
         let began = Instant::now();
         let arrivals = arrivals(&probe, window, stop)?;
@@ -184,13 +185,13 @@ fn judged(probe: &Probe<'_>, stop: &Stop) -> Result<()> {
 }
 
 /// Starts a scene's client, if it is a program, which sends for a window from now on.
-fn start_program(probe: &Probe<'_>, window: Duration) -> Result<Option<Process>> {
+fn start_program(probe: &Probe<'_>, arm: &Arm, window: Duration) -> Result<Option<Process>> {
     let (Some((kind, more)), bench) = (&probe.scene.program, probe.bench) else {
         return Ok(None);
     };
     let place = Place {
         netns: &bench.topology.generator,
-        cpu: bench.generator_cpu,
+        cpu: bench.cpus(arm).map(|cpus| cpus.1),
         address: probe.host.address.1,
         directory: bench.topology.directory("clients")?,
     };
@@ -215,7 +216,8 @@ fn start_client(bench: &Bench, arm: &Arm, scene: &Scene, stop: &Stop) -> Result<
         Client::Tcp { .. } | Client::Parity(..) => (slots::DELIVERED, 0),
     };
     let job = Job::Client(bench.sut(arm).host.address.1.into(), client);
-    let client = Process::worker(&bench.topology.generator, bench.generator_cpu, Nice(0), job)?;
+    let cpu = bench.cpus(arm).map(|cpus| cpus.1);
+    let client = Process::worker(&bench.topology.generator, cpu, Nice(0), job)?;
     let is_under_way = || (client.count(slot) >= under_way).then_some(());
     let problem = format!("the server does not answer in arm {}, without any flood", arm.name);
     let ask = || stop.check().map(|()| is_under_way());

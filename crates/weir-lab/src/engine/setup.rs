@@ -120,6 +120,8 @@ fn poll_in_words(bench: &Bench, arm: &Arm) -> Result<String> {
         return Ok(format!("none: backlog of CPU {}, by RPS", bench.sut_cpu));
     }
     Ok(match (bench.pollers(arm)?.first(), arm.napi) {
+        (Some(thread), _) if arm.unpinned => format!("{}, NAPI thread", place(thread.pid)?),
+        (None, _) if arm.unpinned => "softirq of the sender".into(),
         // Its weight is that of the moment.
         (Some(_), _) if arm.daemon.is_some() => {
             format!("CPU {}, NAPI thread that weir governs", bench.sut_cpu)

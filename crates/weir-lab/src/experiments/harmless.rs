@@ -31,7 +31,7 @@ const BASELINES: Arms = &["stock", "stock-rps", "threaded", "niced", "batch"];
 /// Whom weir is held against beside a process: the others there starve either it or the network.
 const NEIGHBOURLY: Arms = &["stock", "threaded"];
 
-type Arms = &'static [&'static str];
+pub(super) type Arms = &'static [&'static str];
 
 #[derive(Clone, Copy)]
 enum How {
@@ -107,7 +107,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     ..USUAL
 };
 
-fn is_stream(case: &str) -> bool {
+pub(super) fn is_stream(case: &str) -> bool {
     case.starts_with("udp") || case.starts_with("tcp")
 }
 
@@ -115,7 +115,7 @@ fn is_paced(case: &str) -> bool {
     case.starts_with("nsd-")
 }
 
-fn scene(ask: &Ask<'_>) -> Result<Scene> {
+pub(super) fn scene(ask: &Ask<'_>) -> Result<Scene> {
     let (program, beside) = accompanied(ask.case);
     let (_, kind, how) = *PROGRAMS.iter().find(|of| of.0 == program).unwrap_or(&PROGRAMS[0]);
     let more = match how {
@@ -146,7 +146,7 @@ fn capacity(done: &[Trial]) -> f64 {
 }
 
 /// Of each case the one of the two that it has.
-fn throughput(view: &View<'_>, arm: &str, cases: Cases, arms: Arms) -> Vec<Found> {
+pub(super) fn throughput(view: &View<'_>, arm: &str, cases: Cases, arms: Arms) -> Vec<Found> {
     let of = |figure| find(view, arm, cases, At::Every, figure, Against::Best(arms));
     [of(&m::per_s), of(&m::throughput_mbit)].concat()
 }

@@ -29,6 +29,7 @@ experiments! {
     receivers,
     late_drops,
     harmless,
+    unpinned,
     monitor,
     forward,
     forward_screend,

@@ -18,7 +18,7 @@ pub fn stopped(pid: Pid) -> Result<Undo<'static>> {
 }
 
 /// Starts the process beside the applications.
-pub fn start(netns: &NetNs, cpu: CpuId, kind: Beside) -> Result<Process> {
+pub fn start(netns: &NetNs, cpu: Option<CpuId>, kind: Beside) -> Result<Process> {
     let mut process = Process::worker(netns, cpu, Nice(0), Job::Beside(kind))?;
     if kind == Beside::GroupHog {
         process.after = Some(Box::new(group_of(process.pid())?));

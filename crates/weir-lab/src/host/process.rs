@@ -65,7 +65,12 @@ impl Process {
     }
 
     /// Starts one of the lab's own in a namespace, at a nice value, and waits until it is ready.
-    pub fn worker(netns: &NetNs, cpu: CpuId, Nice(nice): Nice, job: Job) -> Result<Self> {
+    pub fn worker(
+        netns: &NetNs,
+        cpu: impl Into<Option<CpuId>>,
+        Nice(nice): Nice,
+        job: Job,
+    ) -> Result<Self> {
         let (shared, name) = (SharedCounters::create("weir-lab", slots::LEN)?, format!("{job:?}"));
         let order = Order { nice, shared: Some(shared.path()), ..Order::new(netns, cpu, job) };
         let mut process = Self::spawn(order, name, None)?;

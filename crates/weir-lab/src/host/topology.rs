@@ -195,14 +195,14 @@ impl Host {
         Ipv4Addr::new(a, b, c, last)
     }
 
-    /// Switches to threaded NAPI and puts the threads on a CPU, at a weight. To be done again when XDP was
+    /// Switches to threaded NAPI and puts the threads on a CPU, if one is given, at a weight. To be done again when XDP was
     /// attached or detached, which makes new ones.
-    pub fn thread_napi(&self, sut: CpuId, policy: SchedPolicy, nice: Nice) -> Result<()> {
+    pub fn thread_napi(&self, cpu: Option<CpuId>, policy: SchedPolicy, nice: Nice) -> Result<()> {
         self.sysfs.write(SUT_INTERFACE, "threaded", "1")?;
         let threads = || {
             let threads = self.netns.run(|| napi::napi_threads(self.ifindex, SUT_INTERFACE))??;
             for thread in &threads {
-                sched::set_affinity(thread.pid, &[sut])?;
+                cpu.map(|cpu| sched::set_affinity(thread.pid, &[cpu])).transpose()?;
                 sched::set_weight(thread.pid, policy, nice, None)?;
             }
             Ok((!threads.is_empty()).then_some(()))

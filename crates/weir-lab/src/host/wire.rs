@@ -22,6 +22,7 @@ use weir_bpf::units::CpuId;
 use super::process::path_of;
 use super::topology::{EGRESS, Host, SUT_INTERFACE, Topology};
 use crate::apps::screen;
+use crate::arm::Arm;
 use crate::error::{Error, Result, cannot};
 use crate::scene::{Need, Scene};
 use crate::stop::Undo;
@@ -57,18 +58,18 @@ pub const NAT_RULES: &str = "table ip nat {
 const NOBODYS_PORT: u16 = 9;
 
 /// Meets a need of a host's, once.
-pub fn meet(topology: &Topology, host: &Host, need: Need, veth: bool, cpu: CpuId) -> Result<()> {
+pub fn meet(topology: &Topology, host: &Host, need: Need, arm: &Arm, cpu: CpuId) -> Result<()> {
     let far = &host.generator_ifname;
     match need {
         Need::FarEnd | Need::FarEndRps => {
             let (links, (client, server)) = (&topology.generator_links, host.address);
             links.add_address(host.generator_ifindex, client.into(), 24)?;
             links.add_neighbour(host.generator_ifindex, server.into(), host.mac.1)?;
-            if !veth {
+            if !arm.veth {
                 topology.generator.run(|| ethtool::set_tso(far, false))??;
                 host.netns.run(|| ethtool::set_tso(SUT_INTERFACE, false))??;
             }
-            if need == Need::FarEnd {
+            if need == Need::FarEnd || arm.unpinned {
                 return Ok(topology.generator.run(|| ethtool::set_gro(far, true))??);
             }
             Ok(topology.generator_sysfs.write(far, "queues/rx-0/rps_cpus", &mask(cpu))?)

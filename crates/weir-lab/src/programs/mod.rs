@@ -85,7 +85,8 @@ const CLIENTS_NICE: Nice = Nice(-15);
 
 pub struct Place<'a> {
     pub netns: &'a NetNs,
-    pub cpu: CpuId,
+    /// `None`: any, as the scheduler likes.
+    pub cpu: Option<CpuId>,
     /// The server's address, which it has or asks.
     pub address: Ipv4Addr,
     pub directory: PathBuf,
@@ -179,13 +180,15 @@ impl Place<'_> {
     pub fn client(&self, kind: &ClientKind, more: &str, seconds: u64) -> Result<Process> {
         let ClientKind { name, server, arguments } = *kind;
         let arguments = arguments.replace("%seconds", &seconds.to_string()).replace("%more", more);
-        self.start_filled(name, server.port, &arguments, CLIENTS_NICE)
+        let nice = if self.cpu.is_some() { CLIENTS_NICE } else { Nice(0) };
+        self.start_filled(name, server.port, &arguments, nice)
     }
 
-    /// Protects a host's interface, with everything on one CPU, and waits until it is protected.
+    /// Protects a host's interface, with everything on one CPU if there is one, and waits until it is protected.
     pub fn daemon(&self, spec: &DaemonSpec) -> Result<Daemon> {
-        let cpus = self.cpu.to_string();
-        let mut arguments = vec!["run", "--json", "--quiet", "--cpus", &cpus];
+        let cpus = self.cpu.map(|cpu| cpu.to_string());
+        let mut arguments = vec!["run", "--json", "--quiet"];
+        arguments.extend(cpus.iter().flat_map(|cpus| ["--cpus", cpus]));
         // What the machine's own configuration says is nothing to the experiment.
         if !spec.options.iter().any(|option| option.starts_with("--config")) {
             arguments.extend(["--config", "/dev/null"]);
