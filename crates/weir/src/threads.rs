@@ -74,7 +74,8 @@ impl NapiThreads {
     /// Finds the threads that run now; sets up the new ones and lets the others go.
     pub fn refresh(&mut self, journal: &Rc<Journal>, ifindex: IfIndex) -> Result<()> {
         let mut tasks = Vec::new();
-        for thread in napi::napi_threads(ifindex, &journal.interface())? {
+        let were: Vec<_> = self.pids().into_iter().filter_map(Pid::from_raw).collect();
+        for thread in napi::napi_threads_after(ifindex, &journal.interface(), &were)? {
             let task = Task::napi_thread(thread.pid.as_raw_nonzero().get());
             // One that has just ended, or a number from another pid namespace, is not ours to touch.
             tasks.extend(task.filter(|task| !tasks.contains(task)));

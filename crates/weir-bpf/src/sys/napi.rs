@@ -38,10 +38,19 @@ pub struct NapiThread {
 ///
 /// [`Error::Refused`] where the threads are ambiguous; [`Error::NoInterface`]; [`Error::System`].
 pub fn napi_threads(ifindex: IfIndex, ifname: &str) -> Result<Vec<NapiThread>> {
+    napi_threads_after(ifindex, ifname, &[])
+}
+
+/// As [`napi_threads`], of an interface whose threads these `were`. Some drivers keep those of queues that they use no
+/// more (virtio_net), and before Linux 6.8 nothing but this tells them from another interface's.
+///
+/// # Errors
+/// As [`napi_threads`].
+pub fn napi_threads_after(ifindex: IfIndex, ifname: &str, were: &[Pid]) -> Result<Vec<NapiThread>> {
     match by_netlink(ifindex) {
         Ok(threads) => Ok(threads),
         // NOENT: no such family; OPNOTSUPP: the family lacks the command (Linux 6.3 to 6.7).
-        Err(Errno::NOENT | Errno::OPNOTSUPP) => by_name(ifname),
+        Err(Errno::NOENT | Errno::OPNOTSUPP) => by_name(ifname, were),
         Err(Errno::NODEV) => Err(Error::NoInterface(ifname.to_owned())),
         Err(errno) => Err(Error::system("list the polling threads of", ifname, errno)),
     }
@@ -85,14 +94,14 @@ fn thread_of(instance: &[u8]) -> Option<NapiThread> {
     Some(NapiThread { napi_id: value(NETDEV_A_NAPI_ID)?, pid })
 }
 
-fn by_name(ifname: &str) -> Result<Vec<NapiThread>> {
+fn by_name(ifname: &str, were: &[Pid]) -> Result<Vec<NapiThread>> {
     let sysfs = NetSysfs::open()?;
     if sysfs.read(ifname, "threaded")? == "0" || !is_up(&sysfs.read(ifname, "flags")?) {
         return Ok(Vec::new());
     }
     let queues = sysfs.list(ifname, "queues")?;
     let receive_queues = queues.iter().filter(|queue| queue.starts_with("rx-")).count();
-    choose(ifname, receive_queues, &kernel_threads()?)
+    choose(ifname, receive_queues, &kernel_threads()?, were)
 }
 
 /// `IFF_UP`, the lowest bit of the hexadecimal flags.
@@ -119,8 +128,14 @@ pub fn kernel_threads() -> Result<Vec<(Pid, String)>> {
 }
 
 /// An interface that is up and polls in threads has one for each receive queue, or one alone with
-/// some drivers. Any other count of matches means that another namespace has that name too.
-fn choose(ifname: &str, receive_queues: usize, all: &[(Pid, String)]) -> Result<Vec<NapiThread>> {
+/// some drivers. Any other count of matches means that another namespace has that name too, unless enough are left that
+/// `were` its own.
+fn choose(
+    ifname: &str,
+    receive_queues: usize,
+    all: &[(Pid, String)],
+    were: &[Pid],
+) -> Result<Vec<NapiThread>> {
     let refused = |problem| {
         Error::refused(
             problem,
@@ -133,8 +148,11 @@ fn choose(ifname: &str, receive_queues: usize, all: &[(Pid, String)]) -> Result<
         let napi_id = napi_id(ifname, comm).filter(|napi_id| *napi_id != 0)?;
         Some(NapiThread { napi_id, pid: *pid })
     };
-    let threads: Vec<_> = all.iter().filter_map(thread).collect();
-    if threads.len() > 1 && threads.len() != receive_queues {
+    let mut threads: Vec<_> = all.iter().filter_map(thread).collect();
+    let left = threads.iter().filter(|thread| were.contains(&thread.pid)).count();
+    if threads.len() != receive_queues && left >= receive_queues {
+        threads.retain(|thread| were.contains(&thread.pid));
+    } else if threads.len() > 1 && threads.len() != receive_queues {
         return Err(refused(format!(
             "{} threads are named napi/{ifname}-N, for {receive_queues} receive queues: some may \
              poll an interface of the same name in another network namespace",
@@ -182,15 +200,18 @@ mod tests {
     fn another_count_than_the_queues_is_refused() {
         let all = [process(5, "napi/eth0-8193"), process(6, "kworker/0:1")];
         let expected = NapiThread { napi_id: 8193, pid: all[0].0 };
-        assert_eq!(choose("eth0", 1, &all).unwrap(), [expected]);
-        assert!(choose("eth1", 1, &all).unwrap().is_empty());
+        assert_eq!(choose("eth0", 1, &all, &[]).unwrap(), [expected]);
+        assert!(choose("eth1", 1, &all, &[]).unwrap().is_empty());
         let two = [process(5, "napi/eth0-8193"), process(6, "napi/eth0-8194")];
-        let error = choose("eth0", 1, &two).unwrap_err().to_string();
+        let error = choose("eth0", 1, &two, &[]).unwrap_err().to_string();
         assert!(error.contains("another network namespace"), "{error}");
-        assert_eq!(choose("eth0", 2, &two).unwrap().len(), 2);
-        assert!(choose("eth0", 4, &two).is_err());
+        assert_eq!(choose("eth0", 2, &two, &[]).unwrap().len(), 2);
+        assert!(choose("eth0", 4, &two, &[]).is_err());
+        // Its own, as it has a queue less now; and one that it had.
+        assert_eq!(choose("eth0", 1, &two, &[two[0].0, two[1].0]).unwrap().len(), 2);
+        assert_eq!(choose("eth0", 1, &two, &[two[0].0]).unwrap(), [expected]);
         let transmit = [process(5, "napi/eth0-8193"), process(6, "napi/eth0-0")];
-        assert_eq!(choose("eth0", 1, &transmit).unwrap(), [expected]);
+        assert_eq!(choose("eth0", 1, &transmit, &[]).unwrap(), [expected]);
     }
 
     fn start_threads(ifname: &str) -> IfIndex {
@@ -217,7 +238,7 @@ mod tests {
                 let name = std::fs::read_to_string(comm).unwrap();
                 assert_eq!(name.trim(), format!("napi/{ifname}-{}", thread.napi_id));
             }
-            let mut by_name = by_name(ifname).unwrap();
+            let mut by_name = by_name(ifname, &[]).unwrap();
             by_name.sort_by_key(|thread| thread.napi_id);
             let mut by_netlink = threads;
             by_netlink.sort_by_key(|thread| thread.napi_id);
@@ -259,7 +280,7 @@ mod tests {
         };
         let (first, second) = (threads(&one), threads(&other));
         assert!(first.iter().all(|thread| !second.contains(thread)));
-        let refused = one.run(|| by_name(ifname));
+        let refused = one.run(|| by_name(ifname, &[]));
         assert!(matches!(refused, Err(Error::Refused { .. })), "{refused:?}");
     }
 
@@ -297,7 +318,7 @@ mod tests {
                 threads
             };
             let expected = sorted(napi_threads(ifindex, ifname).unwrap());
-            assert_eq!(sorted(by_name(ifname).unwrap()), expected);
+            assert_eq!(sorted(by_name(ifname, &[]).unwrap()), expected);
         });
     }
 
@@ -306,7 +327,7 @@ mod tests {
         Sandbox::new().run(|| {
             let missing = napi_threads(IfIndex(0x7fff), "absent");
             assert!(matches!(missing, Err(Error::NoInterface(name)) if name == "absent"));
-            assert!(matches!(by_name("absent"), Err(Error::NoInterface(_))));
+            assert!(matches!(by_name("absent", &[]), Err(Error::NoInterface(_))));
         });
     }
 }
