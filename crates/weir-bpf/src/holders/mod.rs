@@ -30,7 +30,6 @@ impl Holders {
     /// By iterators alone.
     ///
     /// # Errors
-    ///
     /// Without the privilege, or on a kernel that lacks them.
     pub fn by_iterators() -> Result<Self> {
         Ok(Self { iterators: Some(Iterators::load()?) })
@@ -46,7 +45,6 @@ impl Holders {
     /// The sockets must be UDP's or listeners of the calling thread's network namespace.
     ///
     /// # Errors
-    ///
     /// When the kernel refuses to tell.
     pub fn look(&self, sockets: &HashSet<SocketInode>) -> Result<Found> {
         match &self.iterators {

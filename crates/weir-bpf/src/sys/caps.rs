@@ -48,7 +48,6 @@ impl Capability {
 /// Names of those that the calling thread does not have in its effective set, in the given order.
 ///
 /// # Errors
-///
 /// [`Error::System`] if the kernel does not tell.
 pub fn missing(needed: &[Capability]) -> Result<Vec<&'static str>> {
     let sets = capabilities(None)
@@ -65,7 +64,6 @@ fn missing_from(effective: CapabilitySet, needed: &[Capability]) -> Vec<&'static
 /// others back: the bounding set, and what programs that it runs would bring along (`no_new_privs`).
 ///
 /// # Errors
-///
 /// [`Error::System`] if the kernel refuses.
 pub fn confine(kept: CapabilitySet) -> Result<()> {
     let failed = |errno| Error::system("give up", "capabilities", errno);

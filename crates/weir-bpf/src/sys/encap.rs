@@ -11,7 +11,6 @@ const UDP_ENCAP_ESPINUDP: i32 = 2;
 /// marker of four zero bytes are still the application's.
 ///
 /// # Errors
-///
 /// [`Error::System`] for another kind of socket, or where the kernel has no IPsec.
 pub fn receive_esp_in_udp(socket: &impl AsFd) -> Result<()> {
     sockopt::set(socket, libc::IPPROTO_UDP, libc::UDP_ENCAP, UDP_ENCAP_ESPINUDP)

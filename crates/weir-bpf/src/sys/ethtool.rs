@@ -62,7 +62,6 @@ struct Queues {
 /// Structures that the kernel may write over, whatever the bytes.
 ///
 /// # Safety
-///
 /// `#[repr(C)]`, valid for any bit pattern, and exactly what the kernel reads and writes for the
 /// commands that its first field is given.
 #[allow(unsafe_code)]
@@ -84,7 +83,6 @@ unsafe impl Argument for Queues {}
 /// namespace. On a veth, on means that it receives by NAPI.
 ///
 /// # Errors
-///
 /// [`Error::NoInterface`]; [`Error::Refused`] for an impossible name; [`Error::System`].
 pub fn gro(ifname: &str) -> Result<bool> {
     let mut value = Value { command: ETHTOOL_GGRO, data: 0 };
@@ -96,7 +94,6 @@ pub fn gro(ifname: &str) -> Result<bool> {
 /// namespace.
 ///
 /// # Errors
-///
 /// As [`gro`]; [`Error::System`] without `CAP_NET_ADMIN`.
 pub fn set_gro(ifname: &str, on: bool) -> Result<()> {
     let mut value = Value { command: ETHTOOL_SGRO, data: on.into() };
@@ -107,7 +104,6 @@ pub fn set_gro(ifname: &str, on: bool) -> Result<()> {
 /// (TSO).
 ///
 /// # Errors
-///
 /// As [`gro`].
 pub fn tso(ifname: &str) -> Result<bool> {
     let mut value = Value { command: ETHTOOL_GTSO, data: 0 };
@@ -120,7 +116,6 @@ pub fn tso(ifname: &str) -> Result<bool> {
 /// (`veth_skb_is_eligible_for_gro()`).
 ///
 /// # Errors
-///
 /// As [`set_gro`].
 pub fn set_tso(ifname: &str, on: bool) -> Result<()> {
     let mut value = Value { command: ETHTOOL_STSO, data: on.into() };
@@ -131,7 +126,6 @@ pub fn set_tso(ifname: &str, on: bool) -> Result<()> {
 /// (`rx-vlan-offload`), for an interface of the calling thread's network namespace.
 ///
 /// # Errors
-///
 /// As [`gro`].
 pub fn removes_vlan_tags(ifname: &str) -> Result<bool> {
     let mut value = Value { command: ETHTOOL_GFLAGS, data: 0 };
@@ -143,7 +137,6 @@ pub fn removes_vlan_tags(ifname: &str) -> Result<bool> {
 /// namespace.
 ///
 /// # Errors
-///
 /// As [`gro`]; [`Error::System`] with `EOPNOTSUPP` if it has none, as loopback.
 pub fn driver(ifname: &str) -> Result<String> {
     let mut info = DriverInfo { command: ETHTOOL_GDRVINFO, driver: [0; 32], others: [0; 160] };
@@ -159,7 +152,6 @@ pub(crate) fn is_unfinished(ifname: &str) -> bool {
 /// How many receive queues an interface of the calling thread's network namespace has, and how many it could have.
 ///
 /// # Errors
-///
 /// As [`gro`]; [`Error::System`] with `EOPNOTSUPP` if its driver does not say.
 pub fn receive_queues(ifname: &str) -> Result<(u32, u32)> {
     let mut queues = Queues { command: ETHTOOL_GCHANNELS, ..Queues::default() };
@@ -172,7 +164,6 @@ pub fn receive_queues(ifname: &str) -> Result<(u32, u32)> {
 /// transmit queues. Each queue of a veth is polled by a NAPI instance of its own.
 ///
 /// # Errors
-///
 /// As [`set_gro`]; [`Error::System`] with `EINVAL` for more than the driver has (veth: as many as there
 /// are possible CPUs).
 pub fn set_queues(ifname: &str, count: u32) -> Result<()> {

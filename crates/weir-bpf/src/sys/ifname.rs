@@ -8,7 +8,6 @@ pub const MAX_NAME_BYTES: usize = 15;
 /// Checks that a name may be an interface's, hence also one component of a path.
 ///
 /// # Errors
-///
 /// [`Error::Refused`] if it is empty, `.` or `..`, longer than [`MAX_NAME_BYTES`], or holds `/`,
 /// `:`, white space or NUL (the kernel's `dev_valid_name`).
 pub fn check_name(name: &str) -> Result<()> {

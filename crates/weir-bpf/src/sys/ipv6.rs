@@ -17,7 +17,6 @@ const CONF: &str = "/proc/sys/net/ipv6/conf";
 /// has nothing to quieten.
 ///
 /// # Errors
-///
 /// [`Error::System`], with `ENOENT` if the thread's namespace has no such interface.
 pub fn quiet_ipv6(ifname: &str) -> Result<()> {
     const QUIET: [(&str, &str); 7] = [
@@ -36,7 +35,6 @@ pub fn quiet_ipv6(ifname: &str) -> Result<()> {
 /// go. A kernel without IPv6 has nothing to switch off.
 ///
 /// # Errors
-///
 /// As [`quiet_ipv6`].
 pub fn disable_ipv6(ifname: &str) -> Result<()> {
     set(ifname, "disable_ipv6", "1")

@@ -43,7 +43,6 @@ impl Links {
     /// Opens the interfaces of the calling thread's network namespace.
     ///
     /// # Errors
-    ///
     /// [`Error::System`] if there is no netlink socket to be had.
     pub fn open() -> Result<Self> {
         let socket =
@@ -54,7 +53,6 @@ impl Links {
     /// Index of the interface of this name.
     ///
     /// # Errors
-    ///
     /// [`Error::NoInterface`] if there is none; [`Error::Refused`] for an impossible name.
     pub fn index(&self, name: &str) -> Result<IfIndex> {
         // Alternative ones may be longer.
@@ -73,7 +71,6 @@ impl Links {
     /// Name of an interface.
     ///
     /// # Errors
-    ///
     /// [`Error::System`] with `ENODEV` if there is none of this index, here and in all methods
     /// that take an index.
     pub fn name(&self, ifindex: IfIndex) -> Result<String> {
@@ -90,7 +87,6 @@ impl Links {
     /// Ethernet address of an interface; all zero where no packet has one ([`LinkInfo::bare`]).
     ///
     /// # Errors
-    ///
     /// [`Error::Refused`] if it has none, and its packets have another header instead.
     pub fn mac(&self, ifindex: IfIndex) -> Result<MacAddr> {
         let answer = self.get(ifindex)?;
@@ -106,7 +102,6 @@ impl Links {
     /// All that is known of an interface.
     ///
     /// # Errors
-    ///
     /// As [`Links::name`].
     pub fn info(&self, ifindex: IfIndex) -> Result<LinkInfo> {
         self.get(ifindex)?.info()
@@ -115,7 +110,6 @@ impl Links {
     /// Every interface of the network namespace whose name is text in UTF-8: no other can be named.
     ///
     /// # Errors
-    ///
     /// [`Error::System`] or [`Error::Netlink`] if the kernel does not answer.
     pub fn list(&self) -> Result<Vec<LinkInfo>> {
         let request = Request::GetLink(LinkMessage::default());
@@ -126,7 +120,6 @@ impl Links {
     /// Counters of an interface since it was made.
     ///
     /// # Errors
-    ///
     /// As [`Links::name`]; [`Error::Netlink`] if the kernel's answer holds no 64-bit counters.
     pub fn stats(&self, ifindex: IfIndex) -> Result<LinkStats> {
         let mut asked = StatsMessage::default();
@@ -143,7 +136,6 @@ impl Links {
     /// The XDP program on an interface, if there is one.
     ///
     /// # Errors
-    ///
     /// As [`Links::name`].
     pub fn xdp(&self, ifindex: IfIndex) -> Result<Option<XdpAttached>> {
         Ok(self.get(ifindex)?.xdp())
@@ -152,7 +144,6 @@ impl Links {
     /// Makes a veth pair, both ends down, the peer in `peer_ns` if given.
     ///
     /// # Errors
-    ///
     /// [`Error::System`] with `EEXIST` if a name is taken.
     pub fn create_veth(
         &self,
@@ -178,7 +169,6 @@ impl Links {
     /// Brings an interface up (administratively; [`LinkInfo::oper_up`] tells when it carries packets).
     ///
     /// # Errors
-    ///
     /// As [`Links::name`].
     pub fn set_up(&self, ifindex: IfIndex) -> Result<()> {
         self.set("bring up", ifindex, |message| {
@@ -190,7 +180,6 @@ impl Links {
     /// Takes an interface down (administratively).
     ///
     /// # Errors
-    ///
     /// As [`Links::name`].
     pub fn set_down(&self, ifindex: IfIndex) -> Result<()> {
         self.set("take down", ifindex, |message| message.header.change_mask = LinkFlags::Up)
@@ -199,7 +188,6 @@ impl Links {
     /// Changes an interface's Ethernet address.
     ///
     /// # Errors
-    ///
     /// As [`Links::name`]; [`Error::System`] with `EADDRNOTAVAIL` for a multicast address.
     pub fn set_mac(&self, ifindex: IfIndex, mac: MacAddr) -> Result<()> {
         self.set("set the Ethernet address of", ifindex, |message| {
@@ -222,7 +210,6 @@ impl Links {
     /// duplicate address detection.
     ///
     /// # Errors
-    ///
     /// As [`Links::name`]; [`Error::System`] with `EEXIST` if it is there already.
     pub fn add_address(&self, ifindex: IfIndex, ip: IpAddr, prefix_len: u8) -> Result<()> {
         let mut message = AddressMessage::default();
@@ -246,7 +233,6 @@ impl Links {
     /// such interface.
     ///
     /// # Errors
-    ///
     /// [`Error::System`] or [`Error::Netlink`] if the kernel does not answer.
     pub fn addresses(&self, ifindex: IfIndex) -> Result<Vec<IpAddr>> {
         let request = Request::GetAddress(AddressMessage::default());
@@ -259,7 +245,6 @@ impl Links {
     /// Adds or replaces a permanent neighbour (ARP or ND) entry, so that nothing is asked.
     ///
     /// # Errors
-    ///
     /// As [`Links::name`].
     pub fn add_neighbour(&self, ifindex: IfIndex, ip: IpAddr, mac: MacAddr) -> Result<()> {
         let mut message = NeighbourMessage::default();
@@ -279,7 +264,6 @@ impl Links {
     /// Adds a route to an IPv4 prefix, by a gateway that an interface of the namespace reaches.
     ///
     /// # Errors
-    ///
     /// [`Error::System`] with `EEXIST` if there is one, `ENETUNREACH` if nothing reaches the gateway.
     pub fn add_route(&self, prefix: (Ipv4Addr, u8), gateway: Ipv4Addr) -> Result<()> {
         let mut message = RouteMessage::default();
@@ -299,7 +283,6 @@ impl Links {
     /// Deletes an interface; a veth's peer goes with it.
     ///
     /// # Errors
-    ///
     /// As [`Links::name`].
     pub fn delete(&self, ifindex: IfIndex) -> Result<()> {
         self.order("delete", || object(ifindex), Request::DelLink(numbered(ifindex)), NLM_F_ACK)

@@ -43,7 +43,6 @@ impl LocalAddresses {
     /// Asks the kernel, in the calling thread's network namespace. Prefixes that are local as a whole are left out.
     ///
     /// # Errors
-    ///
     /// [`Error::System`] if the kernel does not answer, or the table changes all the time.
     pub fn read(interfaces: &[IfIndex]) -> Result<Self> {
         let failed = |errno| Error::system("list", LOCAL_ROUTES, errno);
@@ -70,7 +69,6 @@ impl LocalAddresses {
 /// is there. Of IPv4: what claims to come from there, the kernel drops.
 ///
 /// # Errors
-///
 /// As [`LocalAddresses::read`].
 pub(crate) fn unlisted() -> Result<Option<String>> {
     let failed = |errno| Error::system("list", LOCAL_ROUTES, errno);

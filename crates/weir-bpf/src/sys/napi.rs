@@ -35,7 +35,6 @@ pub struct NapiThread {
 /// certain is refused.
 ///
 /// # Errors
-///
 /// [`Error::Refused`] where the threads are ambiguous; [`Error::NoInterface`]; [`Error::System`].
 pub fn napi_threads(ifindex: IfIndex, ifname: &str) -> Result<Vec<NapiThread>> {
     napi_threads_after(ifindex, ifname, &[])

@@ -25,7 +25,6 @@ impl NetNs {
     /// The calling thread's network namespace.
     ///
     /// # Errors
-    ///
     /// [`Error::System`] if `/proc` is missing.
     pub fn current() -> Result<Self> {
         Self::open("/proc/thread-self/ns/net")
@@ -34,7 +33,6 @@ impl NetNs {
     /// The network namespace behind a path such as `/run/netns/NAME` or `/proc/PID/ns/net`.
     ///
     /// # Errors
-    ///
     /// [`Error::System`] if it cannot be opened. A file of another kind is only found out on
     /// entering.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
@@ -49,7 +47,6 @@ impl NetNs {
     /// Makes a namespace. It has no name, and goes with the last process in it, once this is dropped.
     ///
     /// # Errors
-    ///
     /// [`Error::System`] without `CAP_SYS_ADMIN`.
     pub fn create() -> Result<Self> {
         on_new_thread(|| {
@@ -78,7 +75,6 @@ impl NetNs {
     /// `f` goes on in the caller.
     ///
     /// # Errors
-    ///
     /// [`Error::System`] if the thread or the namespace refuses; `f` has not run then.
     pub fn run<T: Send>(&self, f: impl FnOnce() -> T + Send) -> Result<T> {
         std::thread::scope(|scope| {
@@ -94,7 +90,6 @@ impl NetNs {
     /// Moves the calling thread, and threads that it starts later, into this namespace for good.
     ///
     /// # Errors
-    ///
     /// [`Error::System`] without `CAP_SYS_ADMIN`, or if this is no network namespace (`EINVAL`).
     pub fn enter_current_thread(&self) -> Result<()> {
         move_into_link_name_space(self.fd.as_fd(), Some(LinkNameSpaceType::Network)).map_err(
@@ -116,7 +111,6 @@ impl AsFd for NetNs {
 /// (`SO_NETNS_COOKIE`).
 ///
 /// # Errors
-///
 /// [`Error::System`] before Linux 5.14.
 pub fn cookie() -> Result<u64> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
@@ -127,7 +121,6 @@ pub fn cookie() -> Result<u64> {
 /// The same of the network namespace that a socket is in.
 ///
 /// # Errors
-///
 /// [`Error::System`] if it is not a socket, and before Linux 5.14.
 pub fn cookie_of(socket: BorrowedFd<'_>) -> Result<u64> {
     let mut cookie = [0; size_of::<u64>()];

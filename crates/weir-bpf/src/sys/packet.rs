@@ -20,7 +20,6 @@ const ETH_P_ALL: u16 = 0x0003;
 /// [`TABLE`]. Such sockets are served after XDP, so they miss what a program drops.
 ///
 /// # Errors
-///
 /// If the table cannot be read; a kernel without packet sockets has none.
 pub(super) fn taps(table: &mut ProcFile, ifindex: IfIndex, ip: bool) -> io::Result<usize> {
     let lines = table.read()?.lines().skip(1);
@@ -45,7 +44,6 @@ pub(super) const RAW_TABLES: [&str; 2] =
 /// delivered, so they miss what a gate drops anywhere.
 ///
 /// # Errors
-///
 /// If the table cannot be read; a kernel without the family has none.
 pub(super) fn raw_sockets(table: &mut ProcFile) -> io::Result<usize> {
     Ok(table.read()?.lines().skip(1).filter(|line| is_raw(line)).count())

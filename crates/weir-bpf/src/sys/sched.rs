@@ -24,7 +24,6 @@ const ALLOWED: &str = "Cpus_allowed_list:";
 /// Lets a thread run on these CPUs only.
 ///
 /// # Errors
-///
 /// [`Error::Refused`] for a CPU number beyond what fits the kernel's set;
 /// [`Error::System`] with `EINVAL` if none of the CPUs is online, or the kernel keeps the thread to
 /// its CPU, `ESRCH` if there is no such thread, `EPERM` without `CAP_SYS_NICE`.
@@ -35,7 +34,6 @@ pub fn set_affinity(pid: Pid, cpus: &[CpuId]) -> Result<()> {
 /// CPUs that are online and that a thread may run on, in increasing order.
 ///
 /// # Errors
-///
 /// [`Error::System`] with `ESRCH` if there is no such thread.
 pub fn affinity(pid: Pid) -> Result<Vec<CpuId>> {
     let set = sched_getaffinity(Some(pid))
@@ -47,7 +45,6 @@ pub fn affinity(pid: Pid) -> Result<Vec<CpuId>> {
 /// CPUs that a thread may run on, in increasing order, also those that are offline: what to set to have all back.
 ///
 /// # Errors
-///
 /// [`Error::System`] if there is no such thread; [`Error::Refused`] if the kernel does not list them.
 pub fn allowed_cpus(pid: Pid) -> Result<Vec<CpuId>> {
     let path = format!("/proc/{}/status", pid.as_raw_nonzero());
@@ -68,7 +65,6 @@ fn allowed_in(status: &[u8]) -> Option<CpuList> {
 /// A thread's nice value.
 ///
 /// # Errors
-///
 /// [`Error::System`] with `ESRCH` if there is no such thread.
 pub fn nice(pid: Pid) -> Result<Nice> {
     getpriority_process(Some(pid))
@@ -79,7 +75,6 @@ pub fn nice(pid: Pid) -> Result<Nice> {
 /// Sets a thread's nice value; the kernel clamps it to -20..=19.
 ///
 /// # Errors
-///
 /// [`Error::System`] with `ESRCH` if there is no such thread, `EACCES` or `EPERM` without
 /// `CAP_SYS_NICE`.
 pub fn set_nice(pid: Pid, nice: Nice) -> Result<()> {
@@ -119,7 +114,6 @@ impl fmt::Display for SchedPolicy {
 /// A thread's policy.
 ///
 /// # Errors
-///
 /// [`Error::System`] if there is no such thread; [`Error::Refused`] for another policy, which weir could not set again.
 pub fn policy(pid: Pid) -> Result<SchedPolicy> {
     let attr = attributes(pid)?;
@@ -141,7 +135,6 @@ pub fn policy(pid: Pid) -> Result<SchedPolicy> {
 /// its policy has no such time, and on kernels before 6.12.
 ///
 /// # Errors
-///
 /// [`Error::System`] if there is no such thread.
 pub fn slice(pid: Pid) -> Result<Option<Nanos>> {
     let attr = attributes(pid)?;
@@ -169,7 +162,6 @@ fn attributes(pid: Pid) -> Result<libc::sched_attr> {
 /// 100 ms, or the kernel's usual time (`base_slice_ns`). Kernels before 6.12 keep to the usual time.
 ///
 /// # Errors
-///
 /// [`Error::System`] with `ESRCH` if there is no such thread, `EACCES` or `EPERM` without
 /// `CAP_SYS_NICE`.
 #[allow(unsafe_code)]
@@ -203,7 +195,6 @@ pub fn set_weight(pid: Pid, policy: SchedPolicy, nice: Nice, slice: Option<Nanos
 /// Lets the calling thread, and threads that it starts later, run on this CPU only.
 ///
 /// # Errors
-///
 /// As [`set_affinity`].
 pub fn pin_current_thread(cpu: CpuId) -> Result<()> {
     set_affinity_of(None, &[cpu])
@@ -213,7 +204,6 @@ pub fn pin_current_thread(cpu: CpuId) -> Result<()> {
 /// Threads that it starts later do not inherit it.
 ///
 /// # Errors
-///
 /// [`Error::System`] with `EINVAL` for another priority, `EPERM` without `CAP_SYS_NICE`.
 pub fn set_fifo_current_thread(priority: u8) -> Result<()> {
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
@@ -227,7 +217,6 @@ pub fn set_fifo_current_thread(priority: u8) -> Result<()> {
 /// kernel has that).
 ///
 /// # Errors
-///
 /// [`Error::System`] where the kernel refuses.
 pub fn set_idle_current_thread() -> Result<()> {
     const AUTOGROUP: &str = "/proc/self/autogroup";
@@ -252,7 +241,6 @@ fn set_policy_current_thread(policy: i32, priority: u8) -> std::io::Result<()> {
 /// CPUs that are online, in increasing order, whether or not this process may use them.
 ///
 /// # Errors
-///
 /// [`Error::System`] without sysfs; [`Error::Refused`] if it is not a list of CPUs.
 pub fn online_cpus() -> Result<Vec<CpuId>> {
     let text =

@@ -29,7 +29,6 @@ impl SharedCounters {
     /// Makes `len` counters; `name` shows up in `/proc/PID/maps`.
     ///
     /// # Errors
-    ///
     /// [`Error::Refused`] unless `len` is 1 to 2^20; [`Error::System`] for want of memory.
     pub fn create(name: &str, len: usize) -> Result<Self> {
         if len == 0 || len > MAX_LEN {
@@ -47,7 +46,6 @@ impl SharedCounters {
     /// [`path`](SharedCounters::path) says.
     ///
     /// # Errors
-    ///
     /// [`Error::System`] if it cannot be opened; [`Error::Refused`] if it is anything else than such
     /// counters.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
@@ -84,7 +82,6 @@ impl SharedCounters {
     /// The counter of index `index`.
     ///
     /// # Panics
-    ///
     /// If `index` is the number of counters or more, as a slice's index would.
     #[allow(unsafe_code)]
     pub fn get(&self, index: usize) -> &AtomicU64 {

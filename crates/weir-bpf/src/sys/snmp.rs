@@ -31,7 +31,6 @@ pub struct UdpStats {
 /// The namespace's UDP.
 ///
 /// # Errors
-///
 /// [`Error::System`] without `/proc`; [`Error::Refused`] if its text is malformed.
 pub fn udp_stats() -> Result<UdpStats> {
     parse_udp(&read_once(V4)?, &read_once(V6)?)
@@ -58,7 +57,6 @@ pub struct TcpStats {
 /// The namespace's TCP.
 ///
 /// # Errors
-///
 /// As [`udp_stats`].
 pub fn tcp_stats() -> Result<TcpStats> {
     parse_tcp(&read_once(V4)?, &read_once(NETSTAT)?)
@@ -83,7 +81,6 @@ impl Snmp {
     /// As [`udp_stats`] and [`tcp_stats`].
     ///
     /// # Errors
-    ///
     /// As these.
     pub fn read(&mut self) -> Result<(UdpStats, TcpStats)> {
         let v4 = read(&mut self.v4)?;
@@ -201,7 +198,6 @@ pub struct IpStats {
 /// IP's counts.
 ///
 /// # Errors
-///
 /// As [`udp_stats`].
 pub fn ip_stats() -> Result<IpStats> {
     let (v4, v6) = (read_once(V4)?, read_once(V6)?);

@@ -82,7 +82,6 @@ impl SocketDiag {
     /// Opens the kernel's service.
     ///
     /// # Errors
-    ///
     /// [`Error::System`] on a kernel without `CONFIG_INET_DIAG`.
     pub fn open() -> Result<Self> {
         let socket = Socket::open(Some(netlink::SOCK_DIAG))
@@ -93,7 +92,6 @@ impl SocketDiag {
     /// Every UDP socket that is bound to a port and every TCP listener.
     ///
     /// # Errors
-    ///
     /// [`Error::Refused`] on a kernel without the modules `udp_diag` and `tcp_diag`;
     /// [`Error::System`] otherwise.
     pub fn sockets(&mut self) -> Result<Vec<LocalSocket>> {
@@ -111,7 +109,6 @@ impl SocketDiag {
     /// the interface that their listener is bound to (0: none).
     ///
     /// # Errors
-    ///
     /// As [`SocketDiag::sockets`].
     pub fn half_open(&mut self) -> Result<BTreeMap<(IpAddr, u16, IfIndex), u32>> {
         let mut by_local = BTreeMap::new();
@@ -128,7 +125,6 @@ impl SocketDiag {
     /// Local ports that have connections, also such as are being closed, and in TIME_WAIT.
     ///
     /// # Errors
-    ///
     /// As [`SocketDiag::sockets`].
     pub fn connected_ports(&mut self) -> Result<BTreeSet<u16>> {
         let states = CONNECTED.iter().map(|state| 1 << state).sum();

@@ -32,7 +32,6 @@ impl NetSysfs {
     /// for those interfaces whose index and Ethernet address there agree with the namespace's.
     ///
     /// # Errors
-    ///
     /// [`Error::System`] if there is no `/sys` to fall back to either.
     pub fn open() -> Result<Self> {
         match mount_detached() {
@@ -52,7 +51,6 @@ impl NetSysfs {
     /// newline.
     ///
     /// # Errors
-    ///
     /// [`Error::NoInterface`]; [`Error::Refused`] for an impossible name or attribute, or if `/sys`
     /// belongs to another namespace; [`Error::System`] if there is no such attribute, or `EINVAL`
     /// if this interface does not have it.
@@ -69,7 +67,6 @@ impl NetSysfs {
     /// Writes an attribute in one system call.
     ///
     /// # Errors
-    ///
     /// As [`NetSysfs::read`]; [`Error::System`] with the kernel's reason for refusing the value.
     pub fn write(&self, ifname: &str, attribute: &str, value: &str) -> Result<()> {
         let file = self.open_attribute(ifname, attribute, OFlags::WRONLY)?;
@@ -81,7 +78,6 @@ impl NetSysfs {
     /// An attribute to be read and written again and again, whatever the interface is called by then.
     ///
     /// # Errors
-    ///
     /// As [`NetSysfs::read`].
     pub fn attribute(&self, ifname: &str, attribute: &str) -> Result<Attribute> {
         let file = self.open_attribute(ifname, attribute, OFlags::RDWR)?.into();
@@ -91,7 +87,6 @@ impl NetSysfs {
     /// Whether the interface has this attribute.
     ///
     /// # Errors
-    ///
     /// As [`NetSysfs::read`], but for the missing attribute.
     pub fn exists(&self, ifname: &str, attribute: &str) -> Result<bool> {
         match self.open_attribute(ifname, attribute, OFlags::PATH) {
@@ -104,7 +99,6 @@ impl NetSysfs {
     /// Names in a directory of the interface's, such as `queues`, sorted.
     ///
     /// # Errors
-    ///
     /// As [`NetSysfs::read`].
     pub fn list(&self, ifname: &str, directory: &str) -> Result<Vec<String>> {
         let failed = |errno: Errno| Error::system("list", object(ifname, directory), errno);
@@ -173,7 +167,6 @@ impl Attribute {
     /// Its text, without the final newline.
     ///
     /// # Errors
-    ///
     /// [`Error::System`] with the kernel's reason: `ENODEV` if the interface is gone.
     pub fn read(&self) -> Result<String> {
         let mut text = [0; 64];
@@ -187,7 +180,6 @@ impl Attribute {
     /// Writes it in one system call.
     ///
     /// # Errors
-    ///
     /// [`Error::System`] with the kernel's reason: `ENODEV` if the interface is gone.
     pub fn write(&self, value: &str) -> Result<()> {
         self.file

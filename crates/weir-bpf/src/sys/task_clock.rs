@@ -33,7 +33,6 @@ impl TaskClock {
     /// For a thread, on whichever CPU it runs.
     ///
     /// # Errors
-    ///
     /// [`Error::System`] without `CAP_PERFMON`, where there is no such thread, or on a kernel without
     /// `CONFIG_PERF_EVENTS`.
     #[allow(unsafe_code)]
@@ -71,7 +70,6 @@ impl TaskClock {
     /// What the thread has run since, to the instant; also when it has ended.
     ///
     /// # Errors
-    ///
     /// [`Error::System`] when the kernel refuses.
     pub fn read(&self) -> Result<Nanos> {
         let mut count = [0; 8];

@@ -72,7 +72,6 @@ impl Links {
     /// `ingress` queueing discipline.
     ///
     /// # Errors
-    ///
     /// As [`Links::name`], but no such interface is no error.
     pub(crate) fn has_ingress_qdisc(&self, ifindex: IfIndex) -> Result<bool> {
         let what = || object(ifindex);
@@ -86,7 +85,6 @@ impl Links {
     /// Whether any interface of the namespace has a queueing discipline of one of these kinds.
     ///
     /// # Errors
-    ///
     /// As [`Links::name`].
     pub(crate) fn has_qdisc_of(&self, kinds: &[&str]) -> Result<bool> {
         let what = || "every interface".into();
@@ -98,7 +96,6 @@ impl Links {
     /// The filters at one of the interface's tc hooks.
     ///
     /// # Errors
-    ///
     /// As [`Links::name`].
     pub(crate) fn filters(&self, ifindex: IfIndex, hook: Hook) -> Result<Vec<FilterId>> {
         let request = filters_at(ifindex, hook);
@@ -116,7 +113,6 @@ impl Links {
     /// Whether a filter is at one of the interface's tc hooks.
     ///
     /// # Errors
-    ///
     /// As [`Links::name`].
     pub(crate) fn has_filters(&self, ifindex: IfIndex) -> Result<bool> {
         let has = |hook| self.filters(ifindex, hook).map(|filters| !filters.is_empty());

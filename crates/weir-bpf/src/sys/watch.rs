@@ -22,7 +22,6 @@ impl InterfaceWatch {
     /// told; look at the interface after this call, not before.
     ///
     /// # Errors
-    ///
     /// [`Error::System`] if there is no netlink socket to be had. That there is such an interface
     /// is not checked.
     pub fn open(ifindex: IfIndex) -> Result<Self> {
@@ -37,7 +36,6 @@ impl InterfaceWatch {
     /// cannot be understood, count as a change.
     ///
     /// # Errors
-    ///
     /// [`Error::System`] if the socket fails.
     pub fn changed(&mut self) -> Result<bool> {
         let ifindex = self.ifindex;

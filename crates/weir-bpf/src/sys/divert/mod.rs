@@ -66,7 +66,6 @@ pub fn translation(found: &[Diversion]) -> Option<Vec<Ports>> {
 /// Programs with these numbers (the kernel's) at tc ingress are the caller's own and do not count.
 ///
 /// # Errors
-///
 /// [`crate::Error::System`] if there is no netlink socket to be had, [`crate::Error::Bpf`] without
 /// the privilege. Whatever cannot be read later is told as [`DiversionKind::Unknown`].
 pub fn diversions(ifindex: IfIndex, sight: Sight, own_programs: &[u32]) -> Result<Vec<Diversion>> {

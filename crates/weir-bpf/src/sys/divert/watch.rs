@@ -100,7 +100,6 @@ impl DiversionWatch {
     /// What the gate tells from other packets does not concern every one.
     ///
     /// # Errors
-    ///
     /// [`Error::System`] if there is no netlink socket to be had; [`Error::Bpf`] without the
     /// privilege.
     pub fn open(ifindex: IfIndex, sight: Sight) -> Result<Self> {
@@ -138,7 +137,6 @@ impl DiversionWatch {
     /// Notifications that were lost count as a change.
     ///
     /// # Errors
-    ///
     /// [`Error::System`] if a socket fails.
     pub fn changed(&mut self) -> Result<bool> {
         let told = Cell::new(false);
