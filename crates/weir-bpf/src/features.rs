@@ -19,8 +19,8 @@ pub struct Lack {
 /// Looks for what the running kernel lacks. Takes some tens of milliseconds, and no privilege.
 pub fn lacks() -> Vec<Lack> {
     kernel_types().map_or(vec![NO_TYPES], |btf| {
-        let all = looked_for(&btf).into_iter();
-        all.filter(|(there, _)| !there).map(|(_, lack)| lack).collect()
+        let lacking = looked_for(&btf).into_iter().filter(|(there, ..)| !there);
+        lacking.map(|(_, feature, cost)| Lack { feature, cost }).collect()
     })
 }
 
@@ -36,54 +36,43 @@ const NO_TYPES: Lack = Lack {
     cost: "weir cannot run: its programs find the kernel's structures by it",
 };
 
-/// Whether each is there, and what is lacking if not.
-fn looked_for(btf: &Btf<'_>) -> [(bool, Lack); 5] {
+/// Whether each is there, and what is lacking if not: [`Lack`].
+fn looked_for(btf: &Btf<'_>) -> [(bool, &'static str, &'static str); 5] {
     let has_function = |name: &str| btf.type_by_name::<Func<'_>>(name).is_some();
-    let lack = |feature, cost| Lack { feature, cost };
     [
         (
             // A kfunc (Linux 6.2): a BPF program reads kernel structures in place.
             has_function("bpf_rdonly_cast"),
-            lack(
-                "bpf_rdonly_cast",
-                "the gate copies what it reads of a socket (bpf_probe_read_kernel), which makes each \
-                 packet dearer",
-            ),
+            "bpf_rdonly_cast",
+            "the gate copies what it reads of a socket (bpf_probe_read_kernel), which makes each \
+             packet dearer",
         ),
         (
             // Linux 6.10.
             tracepoint_shows(btf, "udp_fail_queue_rcv_skb", "sk_buff"),
-            lack(
-                "udp_fail_queue_rcv_skb with the skb",
-                "what a packet is charged is learned less exactly, so more packets are dropped late, \
-                 after they have been processed",
-            ),
+            "udp_fail_queue_rcv_skb with the skb",
+            "what a packet is charged is learned less exactly, so more packets are dropped late, \
+             after they have been processed",
         ),
         (
             // tc programs attached by a link, Linux 6.6.
             has_function("tcx_link_attach"),
-            lack(
-                "tcx",
-                "`--attach tc` uses a clsact filter, which outlives a killed weir until its guardian \
-                 or `weir reset` removes it",
-            ),
+            "tcx",
+            "`--attach tc` uses a clsact filter, which outlives a killed weir until its guardian \
+             or `weir reset` removes it",
         ),
         (
             // Linux 6.8.
             has_function("netdev_nl_napi_get_dumpit"),
-            lack(
-                "netdev netlink family with NAPI",
-                "NAPI threads are found by name, and left alone where another network namespace \
-                 has an interface of that name",
-            ),
+            "netdev netlink family with NAPI",
+            "NAPI threads are found by name, and left alone where another network namespace \
+             has an interface of that name",
         ),
         (
             bounds_reservations(btf),
-            lack(
-                "bpf_ringbuf.pending_pos",
-                "only root's programs get lazy sockets: a ring's reader could overwrite the kernel's \
-                 memory (CVE-2024-41009)",
-            ),
+            "bpf_ringbuf.pending_pos",
+            "only root's programs get lazy sockets: a ring's reader could overwrite the kernel's \
+             memory (CVE-2024-41009)",
         ),
     ]
 }

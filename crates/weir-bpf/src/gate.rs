@@ -328,9 +328,6 @@ impl Gate {
         }
         self.set_interface(ifindex, ifname, mode)?;
         let program = match mode {
-            _ if !self.is_for(mode) => {
-                return Err(attach_mode::failed(ifname, mode, Errno::INVAL));
-            }
             AttachMode::Native if self.forwards => self.skel.progs.weir_forward.as_fd(),
             _ => self.program(),
         };
@@ -364,6 +361,9 @@ impl Gate {
         bss.lazy_may_be_partial = u32::from(partial);
         let native = mode == AttachMode::Native;
         bss.interface.unfinished = u16::from(native && ethtool::is_unfinished(ifname));
+        if !self.is_for(mode) {
+            return Err(attach_mode::failed(ifname, mode, Errno::INVAL));
+        }
         Ok(())
     }
 
@@ -447,9 +447,6 @@ impl Gate {
         record: FilterRecord,
     ) -> Result<()> {
         self.set_interface(ifindex, ifname, AttachMode::Clsact)?;
-        if !self.is_for(AttachMode::Clsact) {
-            return Err(attach_mode::failed(ifname, AttachMode::Clsact, Errno::INVAL));
-        }
         let filter = Filter::attach(self.program(), ifindex, ifname, record)?;
         self.attachment = Some(Attachment::Filter { filter });
         Ok(())

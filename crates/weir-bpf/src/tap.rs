@@ -135,17 +135,15 @@ impl Tap {
     /// Without CAP_NET_RAW, or if the interface is down or gone.
     pub fn attach(&mut self, ifindex: IfIndex, ifname: &str, promiscuous: bool) -> Result<()> {
         let failed = |source| Error::system("capture on", ifname, source);
-        if self.in_driver {
+        let socket = if self.in_driver {
             let program = self.skel.progs.weir_tap_xdp.as_fd();
             self.link = Some(attach::by_link(program, ifindex, ifname, AttachMode::Native)?);
             // For promiscuous mode, and for what happens to the interface.
-            let socket = PacketSocket::silent(ifindex, promiscuous).map_err(failed)?;
-            self.socket = Some(socket);
-            return Ok(());
-        }
-        let program = self.skel.progs.weir_tap.as_fd();
-        let socket = PacketSocket::open(program, ifindex, promiscuous).map_err(failed)?;
-        self.socket = Some(socket);
+            PacketSocket::silent(ifindex, promiscuous)
+        } else {
+            PacketSocket::open(self.skel.progs.weir_tap.as_fd(), ifindex, promiscuous)
+        };
+        self.socket = Some(socket.map_err(failed)?);
         Ok(())
     }
 

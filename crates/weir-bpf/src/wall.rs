@@ -191,13 +191,8 @@ impl Wall {
 
     /// If it stands there.
     fn take_away(&self, ifindex: IfIndex, ifname: &str) -> Result<()> {
-        match self.stands_at(ifindex)? {
-            true if self.in_driver => {
-                set_xdp(-1, ifindex).map_err(|source| not_cleared(ifname, source))
-            }
-            true => clear_tc(ifindex, ifname).map(drop),
-            false => Ok(()),
-        }
+        let clear = if self.in_driver { clear_driver } else { clear_tc };
+        if self.stands_at(ifindex)? { clear(ifindex, ifname).map(drop) } else { Ok(()) }
     }
 
     /// What tells whether it stands, also in another thread.

@@ -56,38 +56,30 @@ impl Packet {
             }
             NetHeaders::Arp(_) => return None,
         };
-        let mut packet = Self {
+        let transport = headers.transport.as_ref();
+        let (source_port, destination_port) = match transport {
+            Some(TransportHeader::Udp(udp)) => (udp.source_port, udp.destination_port),
+            Some(TransportHeader::Tcp(tcp)) => (tcp.source_port, tcp.destination_port),
+            _ => (0, 0),
+        };
+        let (protocol, tcp_flags, icmp_type) = match (transport, &headers.payload) {
+            (Some(TransportHeader::Udp(_)), _) => (UDP, 0, 0),
+            (Some(TransportHeader::Tcp(tcp)), _) => (TCP, tcp.to_bytes()[13], 0),
+            (Some(TransportHeader::Icmpv4(icmp)), _) => (ICMP, 0, icmp.to_bytes()[0]),
+            (Some(TransportHeader::Icmpv6(icmp)), _) => (ICMPV6, 0, icmp.to_bytes()[0]),
+            (_, LaxPayloadSlice::Ip(payload)) => (payload.ip_number.0, 0, 0),
+            _ => (0, 0, 0),
+        };
+        Some(Self {
             source,
             destination,
-            protocol: 0,
-            source_port: 0,
-            destination_port: 0,
-            tcp_flags: 0,
-            icmp_type: 0,
+            protocol,
+            source_port,
+            destination_port,
+            tcp_flags,
+            icmp_type,
             fragment,
-        };
-        match (&headers.transport, &headers.payload) {
-            (Some(TransportHeader::Udp(udp)), _) => {
-                packet.protocol = UDP;
-                (packet.source_port, packet.destination_port) =
-                    (udp.source_port, udp.destination_port);
-            }
-            (Some(TransportHeader::Tcp(tcp)), _) => {
-                packet.protocol = TCP;
-                packet.tcp_flags = tcp.to_bytes()[13];
-                (packet.source_port, packet.destination_port) =
-                    (tcp.source_port, tcp.destination_port);
-            }
-            (Some(TransportHeader::Icmpv4(icmp)), _) => {
-                (packet.protocol, packet.icmp_type) = (ICMP, icmp.to_bytes()[0]);
-            }
-            (Some(TransportHeader::Icmpv6(icmp)), _) => {
-                (packet.protocol, packet.icmp_type) = (ICMPV6, icmp.to_bytes()[0]);
-            }
-            (_, LaxPayloadSlice::Ip(payload)) => packet.protocol = payload.ip_number.0,
-            _ => {}
-        }
-        Some(packet)
+        })
     }
 }
 

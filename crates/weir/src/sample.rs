@@ -94,6 +94,12 @@ impl Sample {
     }
 }
 
+/// How much a counter has grown in a second. One that went backwards was made anew: an interface's or a driver's, by taking
+/// it down, or a deleted channel's.
+pub fn rate(before: u64, after: u64, secs: f64) -> f64 {
+    if secs > 0.0 { after.saturating_sub(before) as f64 / secs } else { 0.0 }
+}
+
 /// UDP packets dropped at a full socket or for want of memory.
 pub fn late_drops(udp: UdpStats) -> u64 {
     udp.rcvbuf_errors.saturating_add(udp.mem_errors)
@@ -130,11 +136,7 @@ impl Rates {
     /// From one sample to a later one.
     pub fn between(earlier: &Sample, later: &Sample) -> Self {
         let secs = later.at.duration_since(earlier.at).as_secs_f64();
-        // A counter that went backwards was reset: the driver's, by taking the interface down.
-        let rate = |before: u64, after: u64| {
-            let packets = after.saturating_sub(before);
-            PacketsPerSec(if secs > 0.0 { packets as f64 / secs } else { 0.0 })
-        };
+        let rate = |before, after| PacketsPerSec(rate(before, after, secs));
         let outcome = |sample: &Sample| Outcome::of_all(&sample.gate, sample.policy);
         let (before, after) = (outcome(earlier), outcome(later));
         let lazy = |sample: &Sample| sample.gate.verdict(Verdict::Deliver).packets;

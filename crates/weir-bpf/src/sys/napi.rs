@@ -105,11 +105,7 @@ fn by_name(ifname: &str, were: &[Pid]) -> Result<Vec<NapiThread>> {
 
 /// `IFF_UP`, the lowest bit of the hexadecimal flags.
 fn is_up(flags: &str) -> bool {
-    flags
-        .bytes()
-        .last()
-        .and_then(|digit| char::from(digit).to_digit(16))
-        .is_some_and(|d| d & 1 == 1)
+    flags.chars().last().and_then(|digit| digit.to_digit(16)).is_some_and(|d| d & 1 == 1)
 }
 
 /// Process numbers and names of the kernel's threads. Any process may call itself as they are called.

@@ -96,11 +96,8 @@ impl SocketDiag {
     /// [`Error::System`] otherwise.
     pub fn sockets(&mut self) -> Result<Vec<LocalSocket>> {
         let mut found = Vec::new();
-        for family in [AF_INET, AF_INET6] {
-            for (protocol, states) in [(IPPROTO_UDP, u32::MAX), (IPPROTO_TCP, 1 << TCP_LISTEN)] {
-                let add = |answer: &[u8]| found.extend(local_socket(protocol, answer));
-                self.dump(family, protocol, states, add)?;
-            }
+        for (protocol, states) in [(IPPROTO_UDP, u32::MAX), (IPPROTO_TCP, 1 << TCP_LISTEN)] {
+            self.dump(protocol, states, |answer| found.extend(local_socket(protocol, answer)))?;
         }
         Ok(found)
     }
@@ -112,13 +109,11 @@ impl SocketDiag {
     /// As [`SocketDiag::sockets`].
     pub fn half_open(&mut self) -> Result<BTreeMap<(IpAddr, u16, IfIndex), u32>> {
         let mut by_local = BTreeMap::new();
-        for family in [AF_INET, AF_INET6] {
-            self.dump(family, IPPROTO_TCP, 1 << TCP_SYN_RECV, |answer| {
-                if let Some(local) = local(answer) {
-                    *by_local.entry(local).or_default() += 1;
-                }
-            })?;
-        }
+        self.dump(IPPROTO_TCP, 1 << TCP_SYN_RECV, |answer| {
+            if let Some(local) = local(answer) {
+                *by_local.entry(local).or_default() += 1;
+            }
+        })?;
         Ok(by_local)
     }
 
@@ -129,40 +124,37 @@ impl SocketDiag {
     pub fn connected_ports(&mut self) -> Result<BTreeSet<u16>> {
         let states = CONNECTED.iter().map(|state| 1 << state).sum();
         let mut ports = BTreeSet::new();
-        for family in [AF_INET, AF_INET6] {
-            self.dump(family, IPPROTO_TCP, states, |answer| {
-                ports.extend(local(answer).map(|(_, port, _)| port));
-            })?;
-        }
+        self.dump(IPPROTO_TCP, states, |answer| {
+            ports.extend(local(answer).map(|(_, port, _)| port));
+        })?;
         Ok(ports)
     }
 
-    fn dump(
-        &mut self,
-        family: u8,
-        protocol: u8,
-        states: u32,
-        mut with: impl FnMut(&[u8]),
-    ) -> Result<()> {
-        // struct inet_diag_req_v2; all of its socket id is 0: any.
-        let mut request = [0; 56];
-        request[..3].copy_from_slice(&[family, protocol, 1 << (INET_DIAG_SKMEMINFO - 1)]);
-        request[4..8].copy_from_slice(&states.to_ne_bytes());
-        let of_socket = |kind, answer: &[u8]| {
-            if kind == SOCK_DIAG_BY_FAMILY {
-                with(answer);
-            }
+    /// Those of IPv4, then those of IPv6.
+    fn dump(&mut self, protocol: u8, states: u32, mut with: impl FnMut(&[u8])) -> Result<()> {
+        let failed = |errno| match errno {
+            Errno::NOENT => Error::refused(
+                "the kernel does not list its sockets",
+                "it needs the modules udp_diag and tcp_diag: `sudo modprobe -a udp_diag tcp_diag`",
+            ),
+            errno => Error::system("list", "sockets", errno),
         };
-        self.socket.ask_each(SOCK_DIAG_BY_FAMILY, NLM_F_DUMP, &request, of_socket).map_err(
-            |errno| match errno {
-                Errno::NOENT => Error::refused(
-                    "the kernel does not list its sockets",
-                    "it needs the modules udp_diag and tcp_diag: `sudo modprobe -a udp_diag \
-                         tcp_diag`",
-                ),
-                errno => Error::system("list", "sockets", errno),
-            },
-        )
+        for family in [AF_INET, AF_INET6] {
+            // struct inet_diag_req_v2; all of its socket id is 0: any.
+            let mut request = [0; 56];
+            request[..3].copy_from_slice(&[family, protocol, 1 << (INET_DIAG_SKMEMINFO - 1)]);
+            request[4..8].copy_from_slice(&states.to_ne_bytes());
+            let of_socket = |kind, answer: &[u8]| {
+                if kind == SOCK_DIAG_BY_FAMILY {
+                    with(answer);
+                }
+            };
+            let socket = &mut self.socket;
+            socket
+                .ask_each(SOCK_DIAG_BY_FAMILY, NLM_F_DUMP, &request, of_socket)
+                .map_err(failed)?;
+        }
+        Ok(())
     }
 }
 

@@ -86,24 +86,19 @@ impl Output {
     pub fn create(args: &CaptureArgs, path: &Path, interface: Interface) -> Result<Self> {
         let rotation = Rotation { size: args.rotate_size, time: args.rotate_time, keep: args.keep };
         let mut files = VecDeque::new();
-        let file = open(path, &rotation, 1, &mut files)?;
-        let blocks = headers(&interface).map_err(|error| failed(path, error))?;
-        let (opened, begun) = (Instant::now(), since_epoch());
-        let path = path.to_owned();
-        let (number, written, packets, tagged) = (1, 0, 0, Vec::new());
         Ok(Self {
-            path,
+            path: path.to_owned(),
+            file: open(path, &rotation, 1, &mut files)?,
+            blocks: headers(&interface).map_err(|error| failed(path, error))?,
+            begun: since_epoch(),
+            opened: Instant::now(),
             interface,
-            begun,
             rotation,
-            number,
+            number: 1,
             files,
-            file,
-            opened,
-            blocks,
-            written,
-            packets,
-            tagged,
+            written: 0,
+            packets: 0,
+            tagged: Vec::new(),
         })
     }
 
@@ -161,18 +156,17 @@ impl Output {
         }
         self.written += done as u64;
         blocks.clear();
-        // Half a block makes readers complain. To the file behind standard output somebody else may write, too.
-        if result.is_err() && !self.files.is_empty() {
+        // To the file behind standard output somebody else may write, too.
+        if result.is_err()
+            && let Some(path) = self.files.back()
+        {
+            // Half a block makes readers complain.
             let _ = self.file.set_len(self.written);
             let _ = self.file.seek(SeekFrom::Start(self.written));
-        }
-        // Nor can they read an empty one, which a rotation has made anew.
-        if result.is_err()
-            && self.written == 0
-            && self.rotation.rotates()
-            && let Some(empty) = self.files.back()
-        {
-            let _ = std::fs::remove_file(empty);
+            // Nor can they read an empty one, which a rotation has made anew.
+            if self.written == 0 && self.rotation.rotates() {
+                let _ = std::fs::remove_file(path);
+            }
         }
         result
     }
@@ -263,13 +257,10 @@ fn open(
     }
     let rotates = rotation.rotates();
     let path = if rotates { numbered(path, number) } else { path.to_owned() };
-    if rotates {
+    let file = if rotates {
         // Its name can be told beforehand: nothing that somebody has laid there is written to, or followed.
         let _ = std::fs::remove_file(&path);
-    }
-    let file = if rotates {
-        let mut options = File::options();
-        options.write(true).create_new(true).mode(0o600).open(&path)
+        File::options().write(true).create_new(true).mode(0o600).open(&path)
     } else {
         open_named(&path)
     };

@@ -12,7 +12,7 @@ use super::look::Look;
 use super::sockets::{Behind, OwnerRow, SocketsRow};
 use super::sources::{Sources, SourcesRow};
 use crate::channel_name::{ChannelName, Namer};
-use crate::sample::Outcome;
+use crate::sample::{Outcome, rate};
 use crate::status::InterfaceStatus;
 
 /// What `weir channels --json` prints.
@@ -149,10 +149,7 @@ impl Figures {
     pub fn of(seen: Seen, earlier: Option<Seen>, secs: f64, policy: Policy) -> Self {
         let outcome = |seen: &Seen| Outcome::of(seen.passed, seen.discarded, policy);
         let Outcome { passed, discarded, would_discard } = outcome(&seen);
-        let rate = |before: u64, after: u64| {
-            // Fewer than before: the channel has been deleted meanwhile.
-            if secs > 0.0 { after.saturating_sub(before) as f64 / secs } else { 0.0 }
-        };
+        let rate = |before, after| rate(before, after, secs);
         let rates = earlier.map(|earlier| {
             let before = outcome(&earlier);
             let of = |before: Counter, after: Counter| {

@@ -143,35 +143,24 @@ fn a_wrong_share_is_named_with_its_line_and_what_is_allowed() {
         assert!(said_of.starts_with(&format!("w.toml:{line}: ")), "{text}: {said_of}");
         assert!(said_of.contains(said) && !said_of.contains('\n'), "{text}: {said_of}");
     };
-    for (line, text, said) in [
-        (1, "shares = 3", "write a section, [shares]"),
-        (2, "[shares]\nenforce = \"true\"", "enforce = \"true\": write it without quotes"),
-        (2, "[shares]\nenforce = 1", "enforce = 1: write true or false"),
-        (
-            2,
-            "[shares]\ncontrol = 5",
-            "control = 5: write a percentage from 1% to 50%, with the sign",
-        ),
-        (2, "[shares]\ncontrol = \"51%\"", "such as \"5%\""),
-        (2, "[shares]\nprotected = 22", "protected = 22: write a list of ports from 1 to 65535"),
-        (2, "[shares]\nprotected = [0]", "such as [5000, 5001]"),
-        (
-            2,
-            "[shares]\nprotected = [22, \"23\"]",
-            "protected = [22, \"23\"]: write a list of ports",
-        ),
-        (2, "[shares]\nprotected = [[22]]", "write a list of ports"),
-        (
-            2,
-            "[shares]\nenforced = true",
-            "there is no setting \"enforced\" of shares; there are enforce, ",
-        ),
-        (2, "[shares]\nuser_share = \"50%\"", "there is no setting \"user_share\" of shares"),
-        (2, "[shares]\nweight = 4", "[[shares.weight]], for each weight"),
-        (2, "[shares]\nweight = [4]", "[[shares.weight]], for each weight"),
-        (1, "[shares.weight]\nport = 53", "[[shares.weight]], for each weight"),
+    is_said(1, "shares = 3", "write a section, [shares]");
+    let each = "[[shares.weight]], for each weight";
+    is_said(1, "[shares.weight]\nport = 53", each);
+    for (text, said) in [
+        ("enforce = \"true\"", "enforce = \"true\": write it without quotes"),
+        ("enforce = 1", "enforce = 1: write true or false"),
+        ("control = 5", "control = 5: write a percentage from 1% to 50%, with the sign"),
+        ("control = \"51%\"", "such as \"5%\""),
+        ("protected = 22", "protected = 22: write a list of ports from 1 to 65535"),
+        ("protected = [0]", "such as [5000, 5001]"),
+        ("protected = [22, \"23\"]", "protected = [22, \"23\"]: write a list of ports"),
+        ("protected = [[22]]", "write a list of ports"),
+        ("enforced = true", "there is no setting \"enforced\" of shares; there are enforce, "),
+        ("user_share = \"50%\"", "there is no setting \"user_share\" of shares"),
+        ("weight = 4", each),
+        ("weight = [4]", each),
     ] {
-        is_said(line, text, said);
+        is_said(2, &format!("[shares]\n{text}"), said);
     }
     for (line, weight, said) in [
         (1, "weight = 4", "write whose weight it is: one of port, process, unit, cgroup, kind"),

@@ -17,6 +17,7 @@ use super::reading::{
 use super::sample::Sample;
 use crate::cpu_times::CpuTimes;
 use crate::owners::{OwnedSocket, Owner, Process};
+use crate::sample::rate;
 use crate::sysctl;
 
 /// Two looks.
@@ -33,9 +34,9 @@ impl<'a> Between<'a> {
         Self { earlier, later, seconds: later.at.duration_since(earlier.at).as_secs_f64() }
     }
 
-    /// Counters of 32 bits and those of an interface that was made anew may have gone back.
+    /// Counters of 32 bits, too, may have gone back.
     fn rate(&self, before: u64, after: u64) -> f64 {
-        if self.seconds > 0.0 { after.saturating_sub(before) as f64 / self.seconds } else { 0.0 }
+        rate(before, after, self.seconds)
     }
 
     /// Packets that an interface has received.

@@ -179,26 +179,21 @@ mod tests {
     #[test]
     fn containers_are_found_by_their_paths() {
         let pod = "pod8d0c3a5e-77d8-4b0e-a2b7-2bd1a3ed0b6f";
+        let pods = "/kubepods.slice/kubepods";
+        let user = "/user.slice/user-1000.slice/user@1000.service";
         for (path, runtime) in [
             (format!("/docker/{ID}"), "docker"),
             (format!("/docker/{ID}/init.scope"), "docker"),
             (format!("/system.slice/docker-{ID}.scope"), "docker"),
             (format!("/machine.slice/libpod-{ID}.scope/container"), "podman"),
             (format!("/libpod_parent/libpod-{ID}"), "podman"),
-            (
-                format!(
-                    "/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{ID}.scope"
-                ),
-                "podman",
-            ),
+            (format!("{user}/user.slice/libpod-{ID}.scope"), "podman"),
             (format!("/kubepods/burstable/{pod}/{ID}"), "kubernetes"),
             (
-                format!(
-                    "/kubepods.slice/kubepods-besteffort.slice/k-{pod}.slice/cri-containerd-{ID}.scope"
-                ),
+                format!("{pods}-besteffort.slice/k-{pod}.slice/cri-containerd-{ID}.scope"),
                 "containerd",
             ),
-            (format!("/kubepods.slice/kubepods-{pod}.slice/crio-{ID}.scope"), "cri-o"),
+            (format!("{pods}-{pod}.slice/crio-{ID}.scope"), "cri-o"),
             // Kubernetes in a container: what this host knows is the outer one.
             (format!("/docker/{ID}/kubelet/kubepods/burstable/{pod}/{}", "f".repeat(64)), "docker"),
         ] {
@@ -225,10 +220,8 @@ mod tests {
         // Hybrid.
         assert_eq!(of("1:name=systemd:/a\n2:cpu,cpuacct:/c/c/c\n0::/b\n").as_deref(), Some("/a"));
         // Without systemd.
-        assert_eq!(
-            of("9:name=systemd:/\n4:memory:/docker/x\n2:cpu:/d\n0::/\n").as_deref(),
-            Some("/docker/x")
-        );
+        let without = "9:name=systemd:/\n4:memory:/docker/x\n2:cpu:/d\n0::/\n";
+        assert_eq!(of(without).as_deref(), Some("/docker/x"));
         assert_eq!(of("0::/a:b c\n").as_deref(), Some("/a:b c"));
         assert_eq!(of("0::/gone.service (deleted)\n").as_deref(), Some("/gone.service"));
         for nothing in ["", "0::/\n", "0::/\n1:cpu:/\n", "nonsense\n", "1:2"] {

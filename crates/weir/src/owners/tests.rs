@@ -31,6 +31,12 @@ fn ways() -> [Owners; 2] {
     [Holders::open(), Holders::by_proc()].map(|holders| Owners::open_with(holders).unwrap())
 }
 
+fn expect_each_way(local: &str, pids: &[i32]) {
+    for mut owners in ways() {
+        expect(&mut owners, local, pids);
+    }
+}
+
 fn channel(kind: Kind, local: &str) -> Channel {
     let local: SocketAddr = local.parse().unwrap();
     Channel { local: Some((local.ip(), local.port())), ..Channel::of_kind(kind) }
@@ -105,13 +111,9 @@ fn an_inherited_socket_is_both_processs_and_then_the_childs() {
         let socket = bound("127.0.0.1:5000");
         let child = Sleeper::with(socket.try_clone().unwrap());
         let both = [own_pid(), child.pid()];
-        for mut owners in ways() {
-            expect(&mut owners, "127.0.0.1:5000", &both);
-        }
+        expect_each_way("127.0.0.1:5000", &both);
         drop(socket);
-        for mut owners in ways() {
-            expect(&mut owners, "127.0.0.1:5000", &[child.pid()]);
-        }
+        expect_each_way("127.0.0.1:5000", &[child.pid()]);
     });
 }
 
@@ -138,9 +140,7 @@ fn a_passed_socket_is_its_receivers() {
         test.args(["--exact", "owners::tests::a_passed_socket_is_its_receivers"]);
         test.env(RECEIVER, "").stdout(Stdio::null());
         let receiver = Sleeper::spawn(test, theirs);
-        for mut owners in ways() {
-            expect(&mut owners, "127.0.0.1:5000", &[receiver.pid()]);
-        }
+        expect_each_way("127.0.0.1:5000", &[receiver.pid()]);
     });
 }
 
@@ -244,9 +244,7 @@ fn a_connected_socket_is_beside_the_one_that_is_not() {
         rustix::net::connect(&connected, &"127.0.0.1:9".parse::<SocketAddr>().unwrap()).unwrap();
         let child = Sleeper::with(connected);
         let both = [own_pid(), child.pid()];
-        for mut owners in ways() {
-            expect(&mut owners, "127.0.0.1:5000", &both);
-        }
+        expect_each_way("127.0.0.1:5000", &both);
     });
 }
 
@@ -264,9 +262,7 @@ fn a_process_in_another_pid_namespace_has_the_number_that_it_has_here() {
         };
         wait_until("it has its child", || inner().is_some());
         let both = [outer.pid(), inner().unwrap()];
-        for mut owners in ways() {
-            expect(&mut owners, "127.0.0.1:5000", &both);
-        }
+        expect_each_way("127.0.0.1:5000", &both);
     });
 }
 
@@ -366,13 +362,9 @@ fn a_process_that_ends_has_nothing_and_breaks_nothing() {
     sandbox(|| {
         let socket = bound("127.0.0.1:5000");
         let child = Sleeper::with(socket.try_clone().unwrap());
-        for mut owners in ways() {
-            expect(&mut owners, "127.0.0.1:5000", &[own_pid(), child.pid()]);
-        }
+        expect_each_way("127.0.0.1:5000", &[own_pid(), child.pid()]);
         drop(child);
-        for mut owners in ways() {
-            expect(&mut owners, "127.0.0.1:5000", &[own_pid()]);
-        }
+        expect_each_way("127.0.0.1:5000", &[own_pid()]);
         // Some end while a look is under way.
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {

@@ -28,15 +28,9 @@ fn tc_filters_are_found() {
         }
         let shared =
             filter("action mirred egress redirect dev far").replace("dev near ingress", "block 7");
-        comes_and_goes(
-            watch,
-            TcRedirect,
-            "action mirred",
-            [
-                &format!("tc qdisc add dev near ingress_block 7 clsact; {shared}"),
-                "tc qdisc del dev near clsact",
-            ],
-        );
+        let add = format!("tc qdisc add dev near ingress_block 7 clsact; {shared}");
+        let delete = "tc qdisc del dev near clsact";
+        comes_and_goes(watch, TcRedirect, "action mirred", [&add, delete]);
         sh("tc qdisc add dev near clsact");
         sh(&filter("action mirred egress redirect dev far").replace("ingress", "egress"));
         assert_eq!(watch.read(&[]), [], "outgoing packets are no matter");
@@ -94,13 +88,8 @@ fn interfaces_on_top_are_found_in_any_namespace() {
             comes_and_goes_if_present(watch, Upper, "macvlan upper", commands, feature);
         }
         let feature = "ipvlan (CONFIG_IPVLAN)";
-        comes_and_goes_if_present(
-            watch,
-            Upper,
-            "ipvlan upper",
-            [&upper("ipvlan"), remove],
-            feature,
-        );
+        let commands = [&upper("ipvlan"), remove];
+        comes_and_goes_if_present(watch, Upper, "ipvlan upper", commands, feature);
         let feature = "VLANs (CONFIG_VLAN_8021Q)";
         let vlan = upper("vlan id 7");
         let detail = "1 VLAN interface(s): vlan upper";
@@ -130,15 +119,9 @@ fn routing_rules_before_the_local_addresses_are_found() {
             ));
             assert_eq!(watch.read(&[]), []);
             for rule in ["fwmark 1 lookup 100", "iif near lookup 100", "lookup 100"] {
-                comes_and_goes(
-                    watch,
-                    PolicyRouting,
-                    "priority 60",
-                    [
-                        &format!("ip {family} rule add pref 60 {rule}"),
-                        &format!("ip {family} rule del pref 60"),
-                    ],
-                );
+                let add = format!("ip {family} rule add pref 60 {rule}");
+                let delete = format!("ip {family} rule del pref 60");
+                comes_and_goes(watch, PolicyRouting, "priority 60", [&add, &delete]);
             }
         }
     });

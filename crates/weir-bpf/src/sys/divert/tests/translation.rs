@@ -80,9 +80,7 @@ fn a_set_that_may_change_is_for_all_ports() {
 #[test]
 fn chains_that_are_jumped_to_are_for_what_comes_to_them() {
     with_watch_of(true, |watch| {
-        let (kinds, ports) = found(
-            watch,
-            "nft 'table ip nat {
+        let script = "nft 'table ip nat {
                 chain PREROUTING { type nat hook prerouting priority -100; fib daddr type local jump DOCKER; }
                 chain OUTPUT { type nat hook output priority -100; fib daddr type local jump DOCKER;
                     udp dport 7 dnat to 198.18.5.2; }
@@ -91,35 +89,31 @@ fn chains_that_are_jumped_to_are_for_what_comes_to_them() {
                 chain DOCKER { iifname \"docker0\" return;
                     iifname != \"docker0\" tcp dport 8080 dnat to 198.18.5.2:80;
                     udp dport 5353 dnat to 198.18.5.2:53; }
-            }'",
-        );
+            }'";
+        let (kinds, ports) = found(watch, script);
         assert_eq!(kinds, [TranslatedConnections, TranslatedPorts]);
         assert_eq!(ports, ["tcp 8080", "udp 5353"]);
         let detail = &watch.read(&[])[1].detail;
         assert_eq!(detail, "tcp 8080, udp 5353: table ip nat, chain DOCKER");
         sh(FLUSH);
         // A port is named by a chain and its protocol by another.
-        let (_, ports) = found(
-            watch,
+        let script =
             "nft 'table ip t { chain c { type nat hook prerouting priority -100; jump d; };
                 chain d { tcp dport 443 goto e; tcp dport 444 jump e; udp dport 7 return; };
-                chain e { meta mark 1 jump f; }; chain f { dnat to 198.18.5.2; }; }'",
-        );
+                chain e { meta mark 1 jump f; }; chain f { dnat to 198.18.5.2; }; }'";
+        let (_, ports) = found(watch, script);
         assert_eq!(ports, ["tcp 443-444"]);
         sh(FLUSH);
         // A map may lead to any chain, with what comes to it.
-        let (_, ports) = found(
-            watch,
-            "nft 'table ip t { map m { type inet_service : verdict; };
+        let script = "nft 'table ip t { map m { type inet_service : verdict; };
                 chain c { type nat hook prerouting priority -100; meta l4proto tcp tcp dport vmap @m; };
-                chain e { tcp dport 1-99 dnat to 198.18.5.2:6443; udp dport 7 redirect; }; }'",
-        );
+                chain e { tcp dport 1-99 dnat to 198.18.5.2:6443; udp dport 7 redirect; }; }'";
+        let (_, ports) = found(watch, script);
         assert_eq!(ports, ["tcp 1-99"]);
         sh(FLUSH);
-        let (kinds, ports) = found(
-            watch,
-            "nft 'table ip t { chain c { type nat hook postrouting priority 100; masquerade; }; }'",
-        );
+        let script =
+            "nft 'table ip t { chain c { type nat hook postrouting priority 100; masquerade; }; }'";
+        let (kinds, ports) = found(watch, script);
         assert_eq!((kinds, ports), (vec![TranslatedConnections], vec![]));
         sh("nft flush chain ip t c");
         assert_eq!(watch.read(&[])[0].kind, TranslatedConnections, "known ones are translated on");
@@ -130,25 +124,16 @@ fn chains_that_are_jumped_to_are_for_what_comes_to_them() {
 fn iptables_of_both_kinds_are_read() {
     let cases: [(&str, &[&str]); 9] = [
         ("PREROUTING -p tcp --dport 8080 -j DNAT --to-destination :80", &["tcp 8080"]),
-        ("PREROUTING -p udp --dport 53:60 -j REDIRECT --to-ports 99", &["udp 53-60"]),
+        ("PREROUTING -p udp --dport 53:60 -j REDIRECT", &["udp 53-60"]),
         (
-            "PREROUTING -p tcp -m multiport --dports 80,443,8000:8010 -j REDIRECT --to-ports 99",
+            "PREROUTING -p tcp -m multiport --dports 80,443,8000:8010 -j REDIRECT",
             &["tcp 80", "tcp 443", "tcp 8000-8010"],
         ),
-        (
-            "PREROUTING -p tcp -m multiport ! --dports 80,443 -j REDIRECT --to-ports 99",
-            &["tcp, all ports"],
-        ),
-        (
-            "PREROUTING -p tcp -m multiport --sports 80,443 -j REDIRECT --to-ports 99",
-            &["tcp, all ports"],
-        ),
-        (
-            "PREROUTING -p tcp -m multiport --ports 80,443 -j REDIRECT --to-ports 99",
-            &["tcp, all ports"],
-        ),
-        ("PREROUTING -p udp ! --dport 53 -j REDIRECT --to-ports 99", &["udp, all ports"]),
-        ("OUTPUT -p udp --dport 53 -j REDIRECT --to-ports 99", &[]),
+        ("PREROUTING -p tcp -m multiport ! --dports 80,443 -j REDIRECT", &["tcp, all ports"]),
+        ("PREROUTING -p tcp -m multiport --sports 80,443 -j REDIRECT", &["tcp, all ports"]),
+        ("PREROUTING -p tcp -m multiport --ports 80,443 -j REDIRECT", &["tcp, all ports"]),
+        ("PREROUTING -p udp ! --dport 53 -j REDIRECT", &["udp, all ports"]),
+        ("OUTPUT -p udp --dport 53 -j REDIRECT", &[]),
         ("POSTROUTING -o far -j MASQUERADE", &[]),
     ];
     for family in ["iptables", "ip6tables"] {
@@ -163,13 +148,11 @@ fn iptables_of_both_kinds_are_read() {
                     assert_eq!(named, ports, "{command} {rule}");
                     sh(&format!("{command} -F"));
                 }
-                let (_, named) = found(
-                    watch,
-                    &format!(
-                        "{command} -N own; {command} -A PREROUTING -j own; \
-                         {command} -A own -p tcp --dport 8080 -j REDIRECT"
-                    ),
+                let script = format!(
+                    "{command} -N own; {command} -A PREROUTING -j own; \
+                     {command} -A own -p tcp --dport 8080 -j REDIRECT"
                 );
+                let (_, named) = found(watch, &script);
                 assert_eq!(named, ["tcp 8080"]);
                 sh(&format!("{command} -A PREROUTING -p tcp -j REDIRECT"));
                 sh(&format!("{command} -A PREROUTING ! -p tcp -j REDIRECT"));
@@ -189,17 +172,13 @@ fn zones_and_helpers_make_everything_pass() {
             "nft 'table ip t {{ {object} chain c {{ type filter hook output priority -300; {rule}; }}; }}'"
         )
     };
+    let expectation =
+        "ct expectation e { protocol udp; dport 5000; timeout 1m; size 9; l3proto ip; };";
     let cases = [
         (table("ct zone set 1", ""), true),
         (table("ct mark set 1", ""), false),
         (table("notrack", ""), false),
-        (
-            table(
-                "accept",
-                "ct expectation e { protocol udp; dport 5000; timeout 1m; size 9; l3proto ip; };",
-            ),
-            true,
-        ),
+        (table("accept", expectation), true),
         ("iptables-nft -t raw -A PREROUTING -p udp -j CT --zone 1".into(), true),
         ("iptables-nft -t raw -A PREROUTING -p udp -j CT --notrack".into(), false),
         ("iptables-legacy -t raw -A OUTPUT -p udp -j CT --zone 1".into(), true),
