@@ -11,10 +11,7 @@ use crate::skeleton::gate::types;
 use crate::units::IfIndex;
 use crate::verdict::{Kind, Reason, Verdict};
 
-/// Shortest packet that the kernel runs a program on: an Ethernet header, in bytes
-/// (`bpf_prog_test_run_xdp()`).
-pub const PACKET_LEN_MIN: usize = 14;
-/// Longest one, in bytes: 16 of the 17 fragments of 4,096 bytes that a frame may have
+/// Longest packet that the kernel runs a program on, in bytes: 16 of the 17 fragments of 4,096 bytes that a frame may have
 /// (`MAX_SKB_FRAGS`), so that nothing depends on how long the first buffer is.
 pub const PACKET_LEN_MAX: usize = 65_536;
 
@@ -48,8 +45,8 @@ impl Gate {
     /// per CPU.
     ///
     /// # Errors
-    /// For packets that are shorter than [`PACKET_LEN_MIN`] or longer than [`PACKET_LEN_MAX`], or when the
-    /// kernel refuses the run.
+    /// For packets that are shorter than [`SHORTEST_FRAME`](crate::parser::SHORTEST_FRAME) or longer than
+    /// [`PACKET_LEN_MAX`], or when the kernel refuses the run.
     pub fn explain(&self, packet: &[u8], ifindex: IfIndex) -> Result<Explanation> {
         self.test_run(packet, ifindex)?;
         let maps = &self.skel().maps;

@@ -52,7 +52,7 @@ impl Parsed {
     }
 }
 
-/// Shortest frame that the kernel runs a program on, bytes: an Ethernet header.
+/// Shortest frame that the kernel runs a program on, in bytes: an Ethernet header (`bpf_prog_test_run_xdp()`).
 pub const SHORTEST_FRAME: usize = 14;
 
 /// The loaded parser.

@@ -8,6 +8,8 @@
 
 mod attach;
 mod direct;
+#[macro_use]
+mod fortify;
 mod next;
 mod slots;
 mod wait;
@@ -132,41 +134,10 @@ pub unsafe extern "C" fn recv(
     unsafe { recvfrom(fd, buffer, length, flags, std::ptr::null_mut(), std::ptr::null_mut()) }
 }
 
-/// recvfrom(2), as `_FORTIFY_SOURCE` calls it.
-///
-/// # Safety
-/// As recvfrom(2).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn __recvfrom_chk(
-    fd: c_int,
-    buffer: *mut c_void,
-    length: usize,
-    room: usize,
-    flags: c_int,
-    address: *mut sockaddr,
-    address_length: *mut socklen_t,
-) -> ssize_t {
-    check(length, room);
-    // SAFETY: as the caller promises.
-    unsafe { recvfrom(fd, buffer, length, flags, address, address_length) }
-}
+fortified!(__recvfrom_chk: recvfrom(fd: c_int, buffer: *mut c_void, length: usize;
+    flags: c_int, address: *mut sockaddr, address_length: *mut socklen_t) -> ssize_t, length);
 
-/// recv(2), as `_FORTIFY_SOURCE` calls it.
-///
-/// # Safety
-/// As recv(2).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn __recv_chk(
-    fd: c_int,
-    buffer: *mut c_void,
-    length: usize,
-    room: usize,
-    flags: c_int,
-) -> ssize_t {
-    check(length, room);
-    // SAFETY: as the caller promises.
-    unsafe { recv(fd, buffer, length, flags) }
-}
+fortified!(__recv_chk: recv(fd: c_int, buffer: *mut c_void, length: usize; flags: c_int) -> ssize_t, length);
 
 /// read(2).
 ///
@@ -184,21 +155,7 @@ pub unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, length: usize) -> 
     unsafe { real(fd, buffer, length) }
 }
 
-/// read(2), as `_FORTIFY_SOURCE` calls it.
-///
-/// # Safety
-/// As read(2).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn __read_chk(
-    fd: c_int,
-    buffer: *mut c_void,
-    length: usize,
-    room: usize,
-) -> ssize_t {
-    check(length, room);
-    // SAFETY: as the caller promises.
-    unsafe { read(fd, buffer, length) }
-}
+fortified!(__read_chk: read(fd: c_int, buffer: *mut c_void, length: usize;) -> ssize_t, length);
 
 /// readv(2).
 ///
@@ -230,14 +187,6 @@ unsafe fn has_room(parts: *const iovec, count: c_int) -> bool {
         unsafe { std::slice::from_raw_parts(parts, count as usize) }
             .iter()
             .any(|part| part.iov_len > 0)
-    }
-}
-
-/// What `_FORTIFY_SOURCE` is for.
-fn check(length: usize, room: usize) {
-    if length > room {
-        // SAFETY: ends the process.
-        unsafe { libc::abort() };
     }
 }
 

@@ -26,21 +26,8 @@ pub unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -
     unsafe { with_rings(fds, count, |fds, count| real(fds, count, timeout)) }
 }
 
-/// poll(2), as `_FORTIFY_SOURCE` calls it.
-///
-/// # Safety
-/// As poll(2).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn __poll_chk(
-    fds: *mut pollfd,
-    count: nfds_t,
-    timeout: c_int,
-    room: usize,
-) -> c_int {
-    super::check((count as usize).saturating_mul(size_of::<pollfd>()), room);
-    // SAFETY: as the caller promises.
-    unsafe { poll(fds, count, timeout) }
-}
+fortified!(__poll_chk: poll(fds: *mut pollfd, count: nfds_t, timeout: c_int;) -> c_int,
+    (count as usize).saturating_mul(size_of::<pollfd>()));
 
 /// ppoll(2).
 ///
@@ -58,22 +45,8 @@ pub unsafe extern "C" fn ppoll(
     unsafe { with_rings(fds, count, |fds, count| real(fds, count, timeout, signals)) }
 }
 
-/// ppoll(2), as `_FORTIFY_SOURCE` calls it.
-///
-/// # Safety
-/// As ppoll(2).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn __ppoll_chk(
-    fds: *mut pollfd,
-    count: nfds_t,
-    timeout: *const timespec,
-    signals: *const sigset_t,
-    room: usize,
-) -> c_int {
-    super::check((count as usize).saturating_mul(size_of::<pollfd>()), room);
-    // SAFETY: as the caller promises.
-    unsafe { ppoll(fds, count, timeout, signals) }
-}
+fortified!(__ppoll_chk: ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec,
+    signals: *const sigset_t;) -> c_int, (count as usize).saturating_mul(size_of::<pollfd>()));
 
 /// # Safety
 /// There are so many of them.

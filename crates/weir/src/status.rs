@@ -204,28 +204,21 @@ impl From<&Knob> for KnobStatus {
 
 /// Packets by verdict.
 pub fn by_verdict(counters: &Counters, policy: Policy) -> Vec<VerdictCount> {
-    let count = |verdict: Verdict| VerdictCount {
-        verdict: verdict_name(verdict, policy).into(),
-        description: verdict_description(verdict, policy).into(),
-        counter: counters.verdict(verdict),
+    let count = |verdict: Verdict| {
+        let (name, description) = told(verdict, policy);
+        let counter = counters.verdict(verdict);
+        VerdictCount { verdict: name.into(), description: description.into(), counter }
     };
     Verdict::ALL.into_iter().map(count).collect()
 }
 
-/// In shadow, nothing is discarded.
-fn verdict_name(verdict: Verdict, policy: Policy) -> &'static str {
-    match (verdict, policy) {
-        (Verdict::Discard, Policy::Shadow) => "would-discard",
-        _ => verdict.name(),
-    }
-}
-
-fn verdict_description(verdict: Verdict, policy: Policy) -> &'static str {
+/// A verdict's name and description. In shadow, nothing is discarded.
+fn told(verdict: Verdict, policy: Policy) -> (&'static str, &'static str) {
     match (verdict, policy) {
         (Verdict::Discard, Policy::Shadow) => {
-            "handed to the kernel; would be dropped with the policy on"
+            ("would-discard", "handed to the kernel; would be dropped with the policy on")
         }
-        _ => verdict.description(),
+        _ => (verdict.name(), verdict.description()),
     }
 }
 
@@ -233,7 +226,7 @@ fn verdict_description(verdict: Verdict, policy: Policy) -> &'static str {
 pub fn by_reason(counters: &Counters, policy: Policy) -> Vec<ReasonCount> {
     let count = |reason: Reason| ReasonCount {
         reason: reason.name().into(),
-        verdict: verdict_name(reason.verdict(), policy).into(),
+        verdict: told(reason.verdict(), policy).0.into(),
         description: reason.description().into(),
         counter: counters.get(reason),
     };

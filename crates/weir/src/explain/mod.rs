@@ -13,8 +13,9 @@ use std::io::{self, BufWriter, Write};
 
 use weir_bpf::channels::Channel;
 use weir_bpf::counters::Counters;
-use weir_bpf::explain::{PACKET_LEN_MAX, PACKET_LEN_MIN};
+use weir_bpf::explain::PACKET_LEN_MAX;
 use weir_bpf::gate::{Gate, Policy, QueueProbe};
+use weir_bpf::parser::SHORTEST_FRAME;
 use weir_bpf::sys::caps::Capability;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::local_table::LocalAddresses;
@@ -149,7 +150,7 @@ impl<'a> Session<'a> {
     }
 
     fn judge(&mut self, frame: &[u8]) -> Result<Outcome> {
-        if frame.len() < PACKET_LEN_MIN {
+        if frame.len() < SHORTEST_FRAME {
             return Ok(Outcome::NotJudged("too short for an Ethernet header, 14 bytes"));
         }
         if frame.len() > PACKET_LEN_MAX {

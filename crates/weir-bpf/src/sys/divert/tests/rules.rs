@@ -231,18 +231,12 @@ fn rules_of_iptables_are_found_over_nftables_and_legacy() {
                     assert_eq!(watch.read(&[]), [], "{command} {table} -A {rule}");
                 }
                 // From a chain of the user's own.
-                comes_and_goes(
-                    watch,
-                    NfQueue,
-                    "NFQUEUE",
-                    [
-                        &format!(
-                            "{command} -N own; {command} -A INPUT -j own; \
-                              {command} -A own -p udp -j NFQUEUE"
-                        ),
-                        &format!("{command} -F own"),
-                    ],
+                let add = format!(
+                    "{command} -N own; {command} -A INPUT -j own; \
+                     {command} -A own -p udp -j NFQUEUE"
                 );
+                let remove = format!("{command} -F own");
+                comes_and_goes(watch, NfQueue, "NFQUEUE", [&add, &remove]);
             }
         }
     });
@@ -255,11 +249,7 @@ fn ipvs_is_found_where_the_kernel_has_it() {
         return;
     }
     with_watch(|watch| {
-        comes_and_goes(
-            watch,
-            Ipvs,
-            "1 virtual service(s)",
-            ["ipvsadm -A -u 198.18.0.1:53 -s rr", "ipvsadm -D -u 198.18.0.1:53"],
-        );
+        let commands = ["ipvsadm -A -u 198.18.0.1:53 -s rr", "ipvsadm -D -u 198.18.0.1:53"];
+        comes_and_goes(watch, Ipvs, "1 virtual service(s)", commands);
     });
 }
