@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::{Errno, ioctl_fionbio};
+use rustix::io::{Errno, ioctl_fionbio, retry_on_intr};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
 
@@ -108,17 +108,11 @@ impl Guardian {
 fn is_ready(child: &mut Child) -> Result<bool> {
     let Some(mut stdout) = child.stdout.take() else { return Ok(false) };
     let mut fds = [PollFd::new(&stdout, PollFlags::IN)];
-    loop {
-        match poll(&mut fds, Some(&READY_MAX)) {
-            Ok(0) => return Ok(false),
-            Ok(_) => break,
-            // Ctrl-C while starting: the main loop will see it.
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(Error::system("wait for the guardian process", errno)),
-        }
-    }
+    // Ctrl-C while starting: the main loop will see it.
+    let ready = retry_on_intr(|| poll(&mut fds, Some(&READY_MAX)))
+        .map_err(|errno| Error::system("wait for the guardian process", errno))?;
     let mut answer = [0];
-    Ok(stdout.read_exact(&mut answer).is_ok() && answer == [READY])
+    Ok(ready > 0 && stdout.read_exact(&mut answer).is_ok() && answer == [READY])
 }
 
 /// The guardian's own life. `parent` is the daemon that started it.

@@ -398,13 +398,10 @@ fn governor(observed: &Observed) -> String {
             percent(observed.held)
         ),
     };
+    let Observed { pid, cpu, doing, nice, .. } = observed;
+    let (used, own) = (percent(observed.used), observed.own_cpu * 100.0);
     format!(
-        "thread {} on CPU {}: {}, nice {}; used {} of the CPU{watched}{ring}; the governor itself {:.1}%",
-        observed.pid,
-        observed.cpu,
-        observed.doing,
-        observed.nice,
-        percent(observed.used),
-        observed.own_cpu * 100.0
+        "thread {pid} on CPU {cpu}: {doing}, nice {nice}; used {used} of the CPU{watched}{ring}; the governor itself \
+         {own:.1}%"
     )
 }

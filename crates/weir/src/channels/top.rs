@@ -94,13 +94,10 @@ fn summary(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<()> {
 
 /// A NAPI thread and its regime.
 fn input(observed: &Observed) -> String {
+    let Observed { cpu, doing, nice, .. } = observed;
+    let (used, wasted) = (observed.used * 100.0, observed.wasted * 100.0);
     format!(
-        "CPU {}: receiving takes {:.0}% ({:.0}% for discards), {}, nice {}",
-        observed.cpu,
-        observed.used * 100.0,
-        observed.wasted * 100.0,
-        observed.doing,
-        observed.nice
+        "CPU {cpu}: receiving takes {used:.0}% ({wasted:.0}% for discards), {doing}, nice {nice}"
     )
 }
 

@@ -183,6 +183,10 @@ impl Looker {
         // The first is printed.
         let mut unseen: Vec<String> = self.unseen.into_iter().collect();
         unseen.sort_by_key(|each| !each.starts_with(RUNNING));
+        let protects =
+            |each: &&InterfaceStatus| each.policy == Policy::On && each.silent_for.is_none();
+        let protected = later.running.iter().filter(protects);
+        let lacks = features::lacks().into_iter();
         Reading {
             seconds: between.seconds,
             kernel: kernel(),
@@ -197,17 +201,9 @@ impl Looker {
             somaxconn: sysctl::read("net/core/somaxconn"),
             interfaces,
             neighbours: later.neighbours.iter().cloned().collect(),
-            protected: later
-                .running
-                .iter()
-                .filter(|each| each.policy == Policy::On && each.silent_for.is_none())
-                .map(|each| each.interface.clone())
-                .collect(),
+            protected: protected.map(|each| each.interface.clone()).collect(),
             walls,
-            lacks: features::lacks()
-                .iter()
-                .map(|lack| format!("{}: {}", lack.feature, lack.cost))
-                .collect(),
+            lacks: lacks.map(|lack| format!("{}: {}", lack.feature, lack.cost)).collect(),
             unseen,
         }
     }
@@ -218,20 +214,16 @@ impl Looker {
         running: &[InterfaceStatus],
     ) -> Vec<InterfaceReading> {
         let sysfs = self.seen("interfaces' settings", NetSysfs::open());
-        let mut readings = Vec::new();
-        for link in &self.interfaces {
-            readings.push((
-                link.ifindex,
-                InterfaceReading {
-                    name: link.name.clone(),
-                    takes_gate: link.takes_gate(),
-                    master: link.master.and_then(|master| self.links.name(master).ok()),
-                    receive_pps: between.received(link.ifindex),
-                    ring_drop_pps: between.ring_dropped(link.ifindex),
-                    ..InterfaceReading::default()
-                },
-            ));
-        }
+        let reading = |link: &LinkInfo| InterfaceReading {
+            name: link.name.clone(),
+            takes_gate: link.takes_gate(),
+            master: link.master.and_then(|master| self.links.name(master).ok()),
+            receive_pps: between.received(link.ifindex),
+            ring_drop_pps: between.ring_dropped(link.ifindex),
+            ..InterfaceReading::default()
+        };
+        let links = self.interfaces.iter();
+        let mut readings: Vec<_> = links.map(|link| (link.ifindex, reading(link))).collect();
         readings.sort_by(|(_, one), (_, other)| other.receive_pps.total_cmp(&one.receive_pps));
         let names: Vec<String> =
             readings.iter().take(ASKED_MAX).map(|(_, reading)| reading.name.clone()).collect();

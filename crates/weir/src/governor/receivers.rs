@@ -174,10 +174,12 @@ fn has_others(channel: &Channel, besides: &[Channel]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use std::time::Duration;
+
     use weir_bpf::verdict::Kind::{Tcp, TcpRequest, TcpStray};
 
     use super::*;
+    use crate::ready;
 
     fn at(kind: Kind, port: u16) -> Channel {
         Channel { local: Some(([198, 18, 0, 1].into(), port)), ..Channel::of_kind(kind) }
@@ -186,10 +188,7 @@ mod tests {
     #[test]
     fn who_is_new_calls_at_once_and_nobody_calls_twice() {
         let receivers = Receivers::new(ShareSettings::default()).unwrap();
-        let called = || {
-            let mut fds = [PollFd::from_borrowed_fd(receivers.called(), PollFlags::IN)];
-            poll(&mut fds, Some(&Timespec::default())).unwrap() > 0
-        };
+        let called = || ready::wait([receivers.called()], Some(Duration::ZERO)).unwrap()[0];
         receivers.want(&[at(Tcp, 80)]);
         assert!(called());
         assert_eq!(receivers.take_wanted(), [at(Tcp, 80)].into());

@@ -12,7 +12,7 @@ use weir_bpf::trace::{Event, Step, drop_reasons};
 use weir_bpf::units::{IfIndex, Nanos};
 
 use super::args::TraceArgs;
-use super::path::{Path, Times};
+use super::path::{Path, Row, Times};
 use crate::clock;
 use crate::console::event_line;
 use crate::error::Result;
@@ -219,24 +219,11 @@ fn summary_json(times: &Times, skipped: u64, lost: u64) -> String {
 }
 
 fn summary_text(times: &Times) -> String {
-    let mut text = format!(
-        "{} packets; microseconds from step to step\n{:>10} {:>10} {:>10} {:>10}  STEPS\n",
-        times.packets(),
-        "PACKETS",
-        "P50",
-        "P99",
-        "MAX"
-    );
-    for row in times.rows() {
-        text += &format!(
-            "{:>10} {:>10.1} {:>10.1} {:>10.1}  {} -> {}\n",
-            row.packets,
-            row.p50_us,
-            row.p99_us,
-            row.max_us,
-            row.from.name(),
-            row.to.name()
-        );
+    let mut text = format!("{} packets; microseconds from step to step\n", times.packets());
+    text += "   PACKETS        P50        P99        MAX  STEPS\n";
+    for Row { from, to, packets, p50_us, p99_us, max_us } in times.rows() {
+        let steps = format!("{} -> {}", from.name(), to.name());
+        text += &format!("{packets:>10} {p50_us:>10.1} {p99_us:>10.1} {max_us:>10.1}  {steps}\n");
     }
     for (step, packets) in times.ends() {
         let end = step.map_or("not seen to the end", |step| step.name());

@@ -206,20 +206,17 @@ impl DiversionWatch {
     fn packet_sockets(&mut self) -> Vec<Diversion> {
         let packet = packet::taps(&mut self.packet, self.ifindex, self.sight.protocol);
         let raw = self.raw.iter_mut().map(packet::raw_sockets).sum();
-        let told =
-            [("packet", packet), ("raw", raw)].into_iter().filter_map(
-                |(what, count)| match count {
-                    Ok(0) => None,
-                    Ok(count) => {
-                        let detail = format!("{count} {what} socket(s)");
-                        Some(Diversion::new(DiversionKind::PacketSocket, detail))
-                    }
-                    Err(error) => {
-                        Some(Diversion::unknown(&format!("{what} sockets cannot be listed"), error))
-                    }
-                },
-            );
-        told.collect()
+        let told = |(what, count)| match count {
+            Ok(0) => None,
+            Ok(count) => {
+                let detail = format!("{count} {what} socket(s)");
+                Some(Diversion::new(DiversionKind::PacketSocket, detail))
+            }
+            Err(error) => {
+                Some(Diversion::unknown(&format!("{what} sockets cannot be listed"), error))
+            }
+        };
+        [("packet", packet), ("raw", raw)].into_iter().filter_map(told).collect()
     }
 
     /// Of both kinds of tables: one may translate what the other does to connections.

@@ -148,6 +148,16 @@ pub(super) fn livelock(reading: &Reading, losses: &Losses) -> Option<Finding> {
         true => ", most of them forwarded",
         false => "",
     };
+    // What is on top of another is polled below it.
+    let does = match at.is_none_or(|at| at.lower.is_empty()) {
+        true => {
+            "has threads poll the interface, keeps half of each CPU for processes that want it, and discards early what \
+             no socket has room for"
+        }
+        false => {
+            "limits softirqs to half of each CPU that processes want, and discards early what no socket has room for"
+        }
+    };
     Some(Finding {
         cause: Cause::Livelock,
         sureness: match is_suffered {
@@ -164,21 +174,7 @@ pub(super) fn livelock(reading: &Reading, losses: &Losses) -> Option<Finding> {
         ),
         whose: victim.map(|socket| socket.whose.clone()),
         weir: if is_suffered { reading.cures(at) } else { Help::Contains },
-        weir_does: hindered(
-            reading,
-            at,
-            match at.is_none_or(|at| at.lower.is_empty()) {
-                true => {
-                    "has threads poll the interface, keeps half of each CPU for processes that want it, and discards \
-                     early what no socket has room for"
-                }
-                // Its packets are polled below it.
-                false => {
-                    "limits softirqs to half of each CPU that processes want, and discards early what no socket has \
-                     room for"
-                }
-            },
-        ),
+        weir_does: hindered(reading, at, does),
         advice: vec![reading.try_weir(at)],
     })
 }
@@ -309,24 +305,21 @@ pub(super) fn one_cpu_receives(reading: &Reading) -> Option<Finding> {
             "echo {mask:x} | sudo tee /sys/class/net/{name}/queues/rx-*/rps_cpus    (RPS, as it has no more queues)"
         )]
     };
+    let are_idle = mean(&|cpu| cpu.idle) >= 1.0 - MOST;
+    let has = match queues {
+        1 => "1 receive queue".into(),
+        _ => format!(
+            "{queues} receive queues, and most packets come to one of them, or all to this CPU"
+        ),
+    };
     Some(Finding {
         cause: Cause::OneCpuReceives,
-        sureness: if mean(&|cpu| cpu.idle) >= 1.0 - MOST {
-            Sureness::Likely
-        } else {
-            Sureness::Possible
-        },
+        sureness: if are_idle { Sureness::Likely } else { Sureness::Possible },
         what: format!(
-            "One CPU receives for all: CPU {} spends {} of its time on it, the other {} hardly any; {name} has {}",
+            "One CPU receives for all: CPU {} spends {} of its time on it, the other {} hardly any; {name} has {has}",
             one.cpu,
             percent(receives(one).min(1.0)),
-            others.len(),
-            match queues {
-                1 => "1 receive queue".into(),
-                _ => format!(
-                    "{queues} receive queues, and most packets come to one of them, or all to this CPU"
-                ),
-            }
+            others.len()
         ),
         whose: Some(name.clone()),
         weir: Help::None,

@@ -261,6 +261,7 @@ impl Reader {
 pub(super) fn sockets_full(reading: &Reading, losses: &Losses) -> Vec<Finding> {
     let mut found: Vec<Finding> =
         losses.full.iter().map(|socket| socket_full(reading, socket)).collect();
+    let best = reading.best();
     if losses.unseen_pps > 0.0 {
         found.push(Finding {
             cause: Cause::SocketFull,
@@ -271,12 +272,8 @@ pub(super) fn sockets_full(reading: &Reading, losses: &Losses) -> Vec<Finding> {
             ),
             whose: None,
             weir: Help::Contains,
-            weir_does: hindered(
-                reading,
-                reading.best(),
-                "makes what is lost cheap, and names the ports",
-            ),
-            advice: vec![reading.try_weir(reading.best())],
+            weir_does: hindered(reading, best, "makes what is lost cheap, and names the ports"),
+            advice: vec![reading.try_weir(best)],
         });
     }
     found
