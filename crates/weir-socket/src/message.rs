@@ -13,6 +13,7 @@ use rustix::net::{SocketAddrAny, sockopt};
 use crate::channel::{Channel, Wait};
 use crate::datagram::{Arrival, Datagram};
 use crate::socket::as_seen_by;
+use crate::sys;
 
 /// recvmsg(2), of whoever receives from the kernel's socket.
 pub type RecvMsg = unsafe extern "C" fn(c_int, *mut libc::msghdr, c_int) -> isize;
@@ -209,14 +210,10 @@ impl Options {
     }
 }
 
-#[allow(unsafe_code)]
 fn number(fd: RawFd, level: i32, option: i32) -> Option<i32> {
-    let mut value = 0_i32;
-    let mut length = size_of::<i32>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes to the number.
-    let result =
-        unsafe { libc::getsockopt(fd, level, option, (&raw mut value).cast(), &raw mut length) };
-    (result == 0).then_some(value)
+    let mut value = [0];
+    sys::get(borrow(fd), level, option, &mut value).ok()?;
+    Some(value[0])
 }
 
 /// Fills a message in as recvmsg(2) does, and returns what that returns.

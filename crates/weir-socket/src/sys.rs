@@ -13,14 +13,14 @@ const CHARGED_MIN: u32 = 512;
 pub(crate) fn waiting_max(socket: BorrowedFd<'_>) -> rustix::io::Result<u32> {
     // SK_MEMINFO_RMEM_ALLOC is the first; a kernel that has more than there is room for leaves them out.
     let mut memory = [0_u32; 16];
-    get(socket, SO_MEMINFO, &mut memory)?;
+    get(socket, libc::SOL_SOCKET, SO_MEMINFO, &mut memory)?;
     Ok(memory[0].div_ceil(CHARGED_MIN))
 }
 
 /// A number of the network namespace that a socket is in; since Linux 5.14.
 pub(crate) fn netns_cookie(socket: BorrowedFd<'_>) -> rustix::io::Result<u64> {
     let mut cookie = [0_u64];
-    get(socket, SO_NETNS_COOKIE, &mut cookie)?;
+    get(socket, libc::SOL_SOCKET, SO_NETNS_COOKIE, &mut cookie)?;
     Ok(cookie[0])
 }
 
@@ -28,24 +28,22 @@ pub(crate) fn netns_cookie(socket: BorrowedFd<'_>) -> rustix::io::Result<u64> {
 /// has no number there is 0, which rustix takes for an error.
 pub(crate) fn peer(socket: BorrowedFd<'_>) -> rustix::io::Result<[u32; 3]> {
     let mut credentials = [0; 3];
-    get(socket, libc::SO_PEERCRED, &mut credentials)?;
+    get(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, &mut credentials)?;
     Ok(credentials)
 }
 
 /// Reads an option that is integers.
 #[allow(unsafe_code)]
-fn get<T: Copy>(socket: BorrowedFd<'_>, option: i32, to: &mut [T]) -> rustix::io::Result<()> {
+pub(crate) fn get<T: Copy>(
+    socket: BorrowedFd<'_>,
+    level: i32,
+    option: i32,
+    to: &mut [T],
+) -> rustix::io::Result<()> {
     let mut length = size_of_val(to) as libc::socklen_t;
+    let (fd, to) = (socket.as_raw_fd(), to.as_mut_ptr().cast());
     // SAFETY: the kernel writes at most `length` bytes to the numbers; both outlive the call.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            option,
-            to.as_mut_ptr().cast(),
-            &raw mut length,
-        )
-    };
+    let result = unsafe { libc::getsockopt(fd, level, option, to, &raw mut length) };
     if result == 0 {
         return Ok(());
     }

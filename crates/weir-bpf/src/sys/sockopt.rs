@@ -14,17 +14,10 @@ pub(super) fn get(
     buffer: &mut [u8],
 ) -> rustix::io::Result<()> {
     let mut length = libc::socklen_t::try_from(buffer.len()).map_err(|_| Errno::MSGSIZE)?;
+    let (fd, to) = (socket.as_fd().as_raw_fd(), buffer.as_mut_ptr().cast());
     // SAFETY: the kernel writes at most `length` bytes, which is the buffer's length, and both
     // outlive the call.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            level,
-            option,
-            buffer.as_mut_ptr().cast(),
-            &raw mut length,
-        )
-    };
+    let result = unsafe { libc::getsockopt(fd, level, option, to, &raw mut length) };
     if result != 0 {
         return Err(last_error());
     }
@@ -39,16 +32,9 @@ pub(super) fn set<T: Copy>(
     option: i32,
     value: T,
 ) -> rustix::io::Result<()> {
+    let (fd, length) = (socket.as_fd().as_raw_fd(), size_of::<T>() as libc::socklen_t);
     // SAFETY: the kernel reads the value, which outlives the call.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            level,
-            option,
-            (&raw const value).cast(),
-            size_of::<T>() as libc::socklen_t,
-        )
-    };
+    let result = unsafe { libc::setsockopt(fd, level, option, (&raw const value).cast(), length) };
     if result == 0 { Ok(()) } else { Err(last_error()) }
 }
 

@@ -5,6 +5,7 @@ use rustix::net::SocketFlags;
 use super::DiversionKind::*;
 use super::*;
 use crate::sys::divert::device::DeviceProbe;
+use crate::sys::sockopt;
 use crate::sys::test_support::wait_until;
 use crate::units::IfIndex;
 
@@ -161,10 +162,7 @@ fn programs_that_choose_sockets_are_told_and_stop_nothing() {
 }
 
 /// What a multicast routing daemon does at its start.
-#[allow(unsafe_code)]
 fn multicast_router(ifindex: IfIndex) -> std::os::fd::OwnedFd {
-    use std::os::fd::AsRawFd;
-
     use rustix::net::{AddressFamily, SocketType, ipproto, socket_with};
     const MRT_INIT: i32 = 200;
     const MRT_ADD_VIF: i32 = 202;
@@ -172,19 +170,11 @@ fn multicast_router(ifindex: IfIndex) -> std::os::fd::OwnedFd {
     let flags = SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::INET, SocketType::RAW, flags, Some(ipproto::IGMP));
     let socket = socket.unwrap();
-    let set = |option, value: &[u8]| {
-        // SAFETY: the kernel reads `value.len()` bytes.
-        let result = unsafe {
-            let length = value.len() as libc::socklen_t;
-            libc::setsockopt(socket.as_raw_fd(), 0, option, value.as_ptr().cast(), length)
-        };
-        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
-    };
-    set(MRT_INIT, &1i32.to_ne_bytes());
-    let mut vif = [0; 16];
+    sockopt::set(&socket, libc::IPPROTO_IP, MRT_INIT, 1i32).unwrap();
+    let mut vif = [0_u8; 16];
     vif[2] = VIFF_USE_IFINDEX;
     vif[3] = 1; // threshold
     vif[8..12].copy_from_slice(&ifindex.0.to_ne_bytes());
-    set(MRT_ADD_VIF, &vif);
+    sockopt::set(&socket, libc::IPPROTO_IP, MRT_ADD_VIF, vif).unwrap();
     socket
 }
