@@ -398,10 +398,8 @@ impl Gate {
             (1..=rows.max_entries()).find(|row| !taken.contains(row.to_ne_bytes().as_slice()));
         let Some(row) = free else { return Ok(()) };
         let empty = vec![0; self.skel.maps.charges.value_size() as usize];
-        let given = self
-            .skel
-            .maps
-            .charges
+        let charges = &self.skel.maps.charges;
+        let given = charges
             .update(&(row - 1).to_ne_bytes(), &empty, MapFlags::ANY)
             .and_then(|()| rows.update(&key, &row.to_ne_bytes(), MapFlags::ANY));
         given.map_err(Error::libbpf("give a row of charges to", "the gate"))?;

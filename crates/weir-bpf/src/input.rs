@@ -154,10 +154,8 @@ impl Inputs {
         let cpu = stat.and_then(|stat| stat.field(PROCESSOR)).unwrap_or_default();
         self.shared.inputs.write(number, types::weir_input { cpu, ..Default::default() });
         let key = thread.as_raw_nonzero().get().to_ne_bytes();
-        self.shared
-            .numbers
-            .update(&key, &number.to_ne_bytes(), MapFlags::ANY)
-            .map_err(Error::bpf("watch a NAPI thread with", TRACEPOINTS))?;
+        let noted = self.shared.numbers.update(&key, &number.to_ne_bytes(), MapFlags::ANY);
+        noted.map_err(Error::bpf("watch a NAPI thread with", TRACEPOINTS))?;
         lock(&self.shared.watch).attach_strain()?;
         Ok(input)
     }

@@ -136,10 +136,8 @@ impl LazyRings {
         let ring = MapHandle::create(MapType::RingBuf, Some("weir_lazy"), 0, 0, bytes, &options)
             .map_err(Error::bpf("make", RING))?;
         let id = id_of(&ring, RING)?;
-        let fd = ring
-            .as_fd()
-            .try_clone_to_owned()
-            .map_err(|errno| Error::system("duplicate", RING, errno))?;
+        let fd = ring.as_fd().try_clone_to_owned();
+        let fd = fd.map_err(|errno| Error::system("duplicate", RING, errno))?;
         self.rings
             .update(
                 &socket.cookie.to_ne_bytes(),

@@ -123,10 +123,8 @@ impl Shares {
                 self.relieve();
             }
         }
-        let limits = self
-            .known
-            .iter()
-            .filter_map(|(channel, known)| known.limit.map(|limit| (*channel, limit)));
+        let known = self.known.iter();
+        let limits = known.filter_map(|(channel, known)| Some((*channel, known.limit?)));
         limits.collect()
     }
 
@@ -181,10 +179,9 @@ impl Shares {
         // What of the protected class's share is a channel's; nothing if it is no member.
         let reserved =
             |claim: &Claim| if claim.protected { reserved_level * claim.weight } else { 0.0 };
-        let (apart, shared): (Vec<Claim>, Vec<Claim>) = claims
-            .iter()
-            .filter(|claim| claim.bound != Bound::Unknown)
-            .partition(|claim| claim.protected && claim.bound == Bound::Nothing);
+        let known = claims.iter().filter(|claim| claim.bound != Bound::Unknown);
+        let (apart, shared): (Vec<Claim>, Vec<Claim>) =
+            known.partition(|claim| claim.protected && claim.bound == Bound::Nothing);
         // What has a share of its own is not divided again.
         let taken: f64 = apart.iter().map(|claim| self.demand(claim).min(reserved(claim))).sum();
         let queued = shared.iter().filter(|claim| claim.bound == Bound::Queue);

@@ -154,10 +154,8 @@ unsafe fn with_ring_bits(
     let has = |set: &[c_ulong], fd| set[bit(fd).0] & bit(fd).1 != 0;
     // SAFETY: as the caller promises.
     let asked = unsafe { std::slice::from_raw_parts(sets[0].cast(), words) };
-    let rings: Vec<(c_int, c_int)> = (0..count)
-        .filter(|fd| has(asked, *fd))
-        .filter_map(|fd| Some((fd, slots::find(fd)?.channel.ring_fd().as_raw_fd())))
-        .collect();
+    let ring = |fd| Some((fd, slots::find(fd)?.channel.ring_fd().as_raw_fd()));
+    let rings: Vec<_> = (0..count).filter(|fd| has(asked, *fd)).filter_map(ring).collect();
     if rings.is_empty() {
         return wait(count, sets);
     }

@@ -131,14 +131,12 @@ impl<'a> Record<'a> {
 fn sum(bytes: &[u8]) -> u64 {
     // By words of the machine's own order, which changes no more than the order of the result's bytes.
     let mut words = bytes.chunks_exact(4);
-    let mut sum: u64 = words
-        .by_ref()
-        .map(|word| u64::from(u32::from_ne_bytes([word[0], word[1], word[2], word[3]])))
-        .sum();
+    let word = |bytes: [u8; 4]| u64::from(u32::from_ne_bytes(bytes));
+    let mut sum: u64 = words.by_ref().map(|it| word([it[0], it[1], it[2], it[3]])).sum();
     let rest = words.remainder();
     let mut last = [0; 4];
     last[..rest.len()].copy_from_slice(rest);
-    sum += u64::from(u32::from_ne_bytes(last));
+    sum += word(last);
     u64::from(fold(sum).to_be())
 }
 

@@ -351,6 +351,7 @@ impl Protected {
     }
 
     fn status(&self, guardian_pid: i32, sleep: &SleepStatus) -> InterfaceStatus {
+        let over_share = self.last.gate.get(Reason::CpuShare);
         InterfaceStatus {
             schema: status::SCHEMA,
             running: true,
@@ -376,10 +377,7 @@ impl Protected {
             prefer: self.settings.governor.prefer,
             not_threaded: self.polled.not_threaded.clone(),
             no_syn_cookies: self.answering.why_not().map(Into::into),
-            softirq_limit: self
-                .limit
-                .as_ref()
-                .map(|limit| limit.observed(self.last.gate.get(Reason::CpuShare).packets)),
+            softirq_limit: self.limit.as_ref().map(|limit| limit.observed(over_share.packets)),
             napi_threads: self.threads.pids(),
             diversions: self.diverting.found().iter().map(Into::into).collect(),
             notes: self.notes().chain(self.lazy.clone()).chain(self.forwarding()).collect(),
@@ -523,13 +521,11 @@ impl Protected {
         // After detaching, no packet is missing.
         let counters = self.gate.counters().unwrap_or_else(|_| self.last.gate.clone());
         let would_have = match self.settings.policy {
-            Policy::Shadow => shadow::would_have(
-                &self.gate,
-                &counters,
-                &self.host,
-                self.claim.ifindex,
-                self.late_dropped(),
-            ),
+            Policy::Shadow => {
+                let late_dropped = self.late_dropped();
+                let ifindex = self.claim.ifindex;
+                shadow::would_have(&self.gate, &counters, &self.host, ifindex, late_dropped)
+            }
             Policy::On | Policy::Off => Vec::new(),
         };
         Farewell {

@@ -318,11 +318,9 @@ fn per_second(rate: PacketsPerSec) -> String {
 
 fn sleep(sleep: &SleepStatus) -> String {
     let state = if sleep.asleep { "asleep, as nothing is wrong" } else { "awake" };
-    let woken: Vec<String> = sleep
-        .woken
-        .iter()
-        .map(|woken| format!("{} ({})", woken.description, HumanCount(woken.times)))
-        .collect();
+    let woken = sleep.woken.iter();
+    let woken = woken.map(|by| format!("{} ({})", by.description, HumanCount(by.times)));
+    let woken: Vec<String> = woken.collect();
     let wakes = if woken.is_empty() { "" } else { "; woken by: " };
     format!("the gate is {state}{wakes}{}", woken.join(", "))
 }

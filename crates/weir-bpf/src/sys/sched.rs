@@ -298,10 +298,8 @@ impl SchedStatFile {
     pub fn read(&self) -> Result<SchedStat> {
         // Three numbers of 64 bits.
         let mut bytes = [0; 64];
-        let length = self
-            .file
-            .read_at(&mut bytes, 0)
-            .map_err(|source| Error::system("read", &self.path, source))?;
+        let read = self.file.read_at(&mut bytes, 0);
+        let length = read.map_err(|source| Error::system("read", &self.path, source))?;
         let text = String::from_utf8_lossy(&bytes[..length]);
         let mut fields = text.split_ascii_whitespace().map(str::parse);
         match (fields.next(), fields.next(), fields.next()) {

@@ -170,10 +170,8 @@ impl Attribute {
     /// [`Error::System`] with the kernel's reason: `ENODEV` if the interface is gone.
     pub fn read(&self) -> Result<String> {
         let mut text = [0; 64];
-        let length = self
-            .file
-            .read_at(&mut text, 0)
-            .map_err(|source| Error::system("read", &self.object, source))?;
+        let read = self.file.read_at(&mut text, 0);
+        let length = read.map_err(|source| Error::system("read", &self.object, source))?;
         Ok(String::from_utf8_lossy(&text[..length]).trim_end_matches('\n').to_owned())
     }
 

@@ -351,8 +351,6 @@ fn ip6_header(
 
 /// Sum of big-endian 16-bit words (RFC 1071), not folded.
 fn sum(bytes: &[u8]) -> u32 {
-    bytes
-        .chunks(2)
-        .map(|pair| u32::from_be_bytes([0, 0, pair[0], *pair.get(1).unwrap_or(&0)]))
-        .sum()
+    let word = |pair: &[u8]| u32::from_be_bytes([0, 0, pair[0], *pair.get(1).unwrap_or(&0)]);
+    bytes.chunks(2).map(word).sum()
 }

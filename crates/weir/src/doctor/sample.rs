@@ -154,10 +154,7 @@ impl Looker {
             threads: ownership.as_ref().map(threads_of_owners).unwrap_or_default(),
             ownership,
             cpus: self.seen("CPU times", cpus).unwrap_or_default(),
-            softnet: self
-                .seen("softnet_stat", softnet)
-                .map(|text| softnets(&text))
-                .unwrap_or_default(),
+            softnet: softnets(&self.seen("softnet_stat", softnet).unwrap_or_default()),
             ip: self.seen("IP's counters", snmp::ip_stats()),
             conntrack: fs::read_to_string("/proc/thread-self/net/stat/nf_conntrack")
                 .map(|text| conntrack(&text))

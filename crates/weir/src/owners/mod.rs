@@ -69,11 +69,8 @@ impl Owners {
         let found = self.holders.look(&inodes)?;
         self.users.refresh();
         self.weights.refresh();
-        let processes: HashMap<ProcessId, Arc<Process>> = found
-            .processes
-            .iter()
-            .map(|process| (process.id, Arc::new(self.process(process))))
-            .collect();
+        let process = |it: &holders::Process| (it.id, Arc::new(self.process(it)));
+        let processes: HashMap<_, _> = found.processes.iter().map(process).collect();
         self.groups.retain(|id, _| processes.contains_key(id));
         Ok(Ownership::new(at, sockets, &found.holders, &processes))
     }

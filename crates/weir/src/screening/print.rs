@@ -118,9 +118,8 @@ impl Printer {
                     tally.released, "lost": tally.lost, "rejections": tally.rejections})
             });
             let rules: Vec<_> = rules.collect();
-            let outcomes: serde_json::Map<_, _> = WallOutcome::ALL
-                .iter()
-                .zip(outcomes)
+            let outcomes = WallOutcome::ALL.iter().zip(outcomes);
+            let outcomes: serde_json::Map<_, _> = outcomes
                 .map(|(outcome, count)| (outcome.name().to_owned(), count.packets.into()))
                 .collect();
             let what =

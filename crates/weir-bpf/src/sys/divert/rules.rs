@@ -18,10 +18,8 @@ const FRA_PAD: u16 = 18;
 
 /// Rules that this interface's packets for local addresses may meet before the local table.
 pub(super) fn policy_routing(ifname: &str) -> Vec<Diversion> {
-    [(AddressFamily::Inet, "IPv4"), (AddressFamily::Inet6, "IPv6")]
-        .into_iter()
-        .filter_map(|(family, name)| before_local(family, name, ifname))
-        .collect()
+    let families = [(AddressFamily::Inet, "IPv4"), (AddressFamily::Inet6, "IPv6")].into_iter();
+    families.filter_map(|(family, name)| before_local(family, name, ifname)).collect()
 }
 
 /// Rules beside those that every namespace has, a line if there are any: what they go by, a fast path may not know.

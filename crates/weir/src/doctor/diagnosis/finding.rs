@@ -93,11 +93,8 @@ pub struct Finding {
 impl Reading {
     /// What comes in by all interfaces, each packet once.
     pub fn receive_pps(&self) -> f64 {
-        self.interfaces
-            .iter()
-            .filter(|each| each.lower.is_empty())
-            .map(|each| each.receive_pps)
-            .sum()
+        let lowest = self.interfaces.iter().filter(|each| each.lower.is_empty());
+        lowest.map(|each| each.receive_pps).sum()
     }
 
     pub(super) fn busiest(&self) -> Option<&InterfaceReading> {

@@ -223,10 +223,8 @@ pub(super) fn ring_full(reading: &Reading, interface: &InterfaceReading) -> Opti
 }
 
 pub(super) fn backlog_full(reading: &Reading) -> Option<Finding> {
-    let worst = reading
-        .cpus
-        .iter()
-        .max_by(|one, other| one.backlog_drop_pps.total_cmp(&other.backlog_drop_pps))?;
+    let drop_pps = |cpu: &CpuReading| cpu.backlog_drop_pps;
+    let worst = reading.cpus.iter().max_by(|a, b| drop_pps(a).total_cmp(&drop_pps(b)))?;
     // The counters are of all network namespaces.
     let steered = reading.interfaces.iter().find(|each| !each.steered.is_empty());
     let here = steered.is_some() || reading.receive_pps() >= BUSY_PPS;
