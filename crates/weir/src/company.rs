@@ -1,7 +1,7 @@
 //! Another XDP program is on the interface: whose, and what can be done.
 
 use weir_bpf::programs::Program;
-use weir_bpf::sys::link::{XdpAttached, XdpMode};
+use weir_bpf::sys::link::{Links, XdpAttached, XdpMode};
 use weir_bpf::units::IfIndex;
 
 use crate::choice::Attach;
@@ -19,9 +19,15 @@ pub fn refuse(
     if attach.is_tc() {
         return Ok(());
     }
-    match host.links.xdp(ifindex)? {
+    let beside = format!("run weir beside it with {}", at_tc(forward));
+    refuse_other(&host.links, ifindex, interface, &beside)
+}
+
+/// The same for whatever is to be in the driver; `beside` says how it runs elsewhere.
+pub fn refuse_other(links: &Links, ifindex: IfIndex, interface: &str, beside: &str) -> Result<()> {
+    match links.xdp(ifindex)? {
         None => Ok(()),
-        Some(other) => Err(refusal(interface, other, &Program::of(other.prog_id), forward)),
+        Some(other) => Err(refusal(interface, other, &Program::of(other.prog_id), beside)),
     }
 }
 
@@ -30,7 +36,7 @@ pub fn at_tc(forward: bool) -> &'static str {
     if forward { "`--attach tc` without `--forward xdp`" } else { "`--attach tc`" }
 }
 
-fn refusal(interface: &str, other: XdpAttached, program: &Program, forward: bool) -> Error {
+fn refusal(interface: &str, other: XdpAttached, program: &Program, beside: &str) -> Error {
     let id = other.prog_id;
     let name = program.name.as_deref().unwrap_or("whose name weir may not see");
     let (how, remedy) = match &program.xdp_link {
@@ -64,7 +70,7 @@ fn refusal(interface: &str, other: XdpAttached, program: &Program, forward: bool
              replaces one",
             other.mode
         ),
-        format!("run weir beside it with {}; {remedy}", at_tc(forward)),
+        format!("{beside}; {remedy}"),
     )
 }
 
@@ -87,7 +93,7 @@ mod tests {
 
     fn told(program: Program) -> String {
         let other = XdpAttached { prog_id: 7, mode: XdpMode::Generic };
-        refusal("eth1", other, &program, false).to_string()
+        refusal("eth1", other, &program, at_tc(false)).to_string()
     }
 
     #[test]

@@ -24,6 +24,7 @@ use self::args::{CaptureArgs, Direction, Place};
 use self::output::{Interface, Output};
 use self::print::{Ending, Printer};
 use crate::error::{Error, Result};
+use crate::company;
 use crate::link::{find, link_of, unless_back};
 use crate::privilege;
 use crate::ready;
@@ -54,7 +55,8 @@ pub fn run(args: &CaptureArgs) -> Result<()> {
     refuse(args)?;
     let signals = Signals::catch()?;
     let ifindex = find(COMMAND, &args.interface)?;
-    let name = Links::open()?.name(ifindex)?;
+    let links = Links::open()?;
+    let name = links.name(ifindex)?;
     let (link, filter) = (link_of(COMMAND, &name)?, filter(args, &name)?);
     let options = options(args, link.comes_back);
     let mut tap = Tap::load(&options, filter.as_ref())?;
@@ -69,6 +71,10 @@ pub fn run(args: &CaptureArgs) -> Result<()> {
     let reader = tap.reader(|packet| sink.borrow_mut().take(&packet))?;
     let attached = tap.attach(ifindex, &args.interface, !args.no_promiscuous);
     attached.map_err(|error| match options.in_driver {
+    if options.in_driver && attached.is_err() {
+        let beside = "without `--attach native` a capture runs beside it";
+        company::refuse_other(&links, ifindex, &args.interface, beside)?;
+    }
         false => Error::from(error),
         true => Error::refused(
             error.to_string(),

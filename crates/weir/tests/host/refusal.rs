@@ -57,6 +57,9 @@ fn another_xdp_program_is_named_and_never_replaced() {
             refusal.contains("beside it with `--attach tc` without `--forward xdp`"),
             "{refusal}"
         );
+        let capture = ["capture", "-i", NEAR, "--attach", "native", "--count"];
+        let refusal = failure(&network.weir(&capture), 1);
+        assert!(refusal.contains(&format!("weir_nothing (id {before}, {name}")), "{refusal}");
         assert_eq!(xdp_id(&network), before);
         detach(&network, &mut other);
     }
