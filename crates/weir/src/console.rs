@@ -3,6 +3,8 @@
 
 use std::collections::HashMap;
 use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -27,6 +29,8 @@ const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
 pub struct Console {
     status: Printer,
     messages: Printer,
+    /// A line of status could not be written.
+    unwritten: Arc<AtomicBool>,
     /// What goes wrong, and when it was last heard of.
     troubles: HashMap<String, Instant>,
 }
@@ -50,6 +54,8 @@ impl Console {
     /// This process's.
     pub fn open() -> Self {
         // By itself: only lines of status wait for it.
+        let unwritten = Arc::<AtomicBool>::default();
+        let noted = Arc::clone(&unwritten);
         let tell = |error| out::say(format_args!("weir: {error}"));
         Self {
             status: Printer::start(io::stdout(), tell),
@@ -59,6 +65,7 @@ impl Console {
         }
     }
 
+            unwritten,
     /// A message about what happens, on standard error. Skipped while its reader is behind.
     pub fn say(&mut self, message: &str) {
         self.messages.print(as_said(message));
@@ -95,6 +102,12 @@ impl Console {
 
 /// Names of tables, interfaces and processes are in messages: no such name moves the cursor.
 fn as_said(message: &str) -> String {
+
+    /// Waits as dropping it does; whether no line of status failed to be written, which it has told.
+    pub fn end(self) -> bool {
+        drop(self.status);
+        !self.unwritten.load(Ordering::Relaxed)
+    }
     let lines: Vec<String> = message.lines().map(|line| printable(line.as_bytes())).collect();
     format!("weir: {}\n", lines.join("\nweir: "))
 }

@@ -81,7 +81,12 @@ use crate::config::args::ConfigCommand;
 use crate::console::Console;
 
 fn main() -> ExitCode {
-    match dispatch(Cli::parse().command) {
+    let done = match Cli::try_parse() {
+        Ok(cli) => dispatch(cli.command),
+        Err(mistake) if mistake.use_stderr() => mistake.exit(),
+        Err(help) => out::or_gone(help.print()).map(|_| ExitCode::SUCCESS).map_err(Into::into),
+    };
+    match done {
         Ok(code) => code,
         Err(error) => {
             // Each message has its cause in it, and a mistaken configuration a line for each mistake. The daemon ends
@@ -100,7 +105,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Channels(args) => channels::run(&args)?,
         Command::Top(args) => channels::top::run(&args)?,
         Command::Explain(args) => explain::run(&args)?,
-        Command::Capture(args) => capture::run(&args)?,
+        Command::Capture(args) => return Ok(capture::run(&args)?),
         Command::Trace(args) => trace::run(&args)?,
         Command::Screen(args) => screening::run(&args)?,
         Command::Config(args) => match args.command {

@@ -10,6 +10,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use weir_bpf::filter::Filter;
@@ -23,8 +24,8 @@ use weir_bpf::units::IfIndex;
 use self::args::{CaptureArgs, Direction, Place};
 use self::output::{Interface, Output};
 use self::print::{Ending, Printer};
-use crate::error::{Error, Result};
 use crate::company;
+use crate::error::{Error, Result};
 use crate::link::{find, link_of, unless_back};
 use crate::privilege;
 use crate::ready;
@@ -50,7 +51,7 @@ const BELIEVED: Duration = Duration::from_secs(2);
 /// # Errors
 /// Without the privilege, if the interface, the filter or the file is not to be had, or if either does not last.
 /// What has been captured until then is in the file.
-pub fn run(args: &CaptureArgs) -> Result<()> {
+pub fn run(args: &CaptureArgs) -> Result<ExitCode> {
     privilege::check_for(COMMAND, &NEEDED)?;
     refuse(args)?;
     let signals = Signals::catch()?;
@@ -70,11 +71,11 @@ pub fn run(args: &CaptureArgs) -> Result<()> {
     });
     let reader = tap.reader(|packet| sink.borrow_mut().take(&packet))?;
     let attached = tap.attach(ifindex, &args.interface, !args.no_promiscuous);
-    attached.map_err(|error| match options.in_driver {
     if options.in_driver && attached.is_err() {
         let beside = "without `--attach native` a capture runs beside it";
         company::refuse_other(&links, ifindex, &args.interface, beside)?;
     }
+    attached.map_err(|error| match options.in_driver {
         false => Error::from(error),
         true => Error::refused(
             error.to_string(),
@@ -290,7 +291,7 @@ impl Session<'_> {
     }
 
     /// Reads what is left in the ring, ends the file, and says what there was.
-    fn end(mut self, ended: Result<Ending>, printer: Printer) -> Result<()> {
+    fn end(mut self, ended: Result<Ending>, printer: Printer) -> Result<ExitCode> {
         self.tap.detach();
         let ended = match ended {
             Ok(Ending::Packets) => Ok(Ending::Packets),
@@ -303,14 +304,13 @@ impl Session<'_> {
             Some(output) => output.finish(&counts),
             None => Ok(()),
         };
-        printer.summary(&counts, sink.output.as_ref(), ended.as_ref().ok());
+        let written = printer.summary(&counts, sink.output.as_ref(), ended.as_ref().ok());
         match ended.and(finished) {
             // `weir capture -w - | head` has seen what it wanted.
-            Err(Error::System { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {
-                Ok(())
-            }
-            done => done,
+            Err(Error::System { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {}
+            done => done?,
         }
+        Ok(if written { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
     fn drain(&mut self) -> Result<()> {

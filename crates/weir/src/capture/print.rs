@@ -95,8 +95,13 @@ impl Printer {
         ));
     }
 
-    /// What there was in all.
-    pub fn summary(mut self, counts: &Counts, output: Option<&Output>, ended_by: Option<&Ending>) {
+    /// What there was in all; whether all that it says on standard output was written.
+    pub fn summary(
+        mut self,
+        counts: &Counts,
+        output: Option<&Output>,
+        ended_by: Option<&Ending>,
+    ) -> bool {
         let Counts { seen, matched, matched_bytes, dropped, paused } = *counts;
         let written = output.map(Output::packets);
         if self.json {
@@ -112,7 +117,8 @@ impl Printer {
                 // None: an error has.
                 "ended_by": ended_by,
             });
-            return self.console.event("summary", &summary);
+            self.console.event("summary", &summary);
+            return self.console.end();
         }
         let mut text = format!("{seen} packets seen, {matched} matched");
         if paused > 0 {
@@ -127,5 +133,6 @@ impl Printer {
             }
         }
         self.console.say(&text);
+        self.console.end()
     }
 }

@@ -459,6 +459,9 @@ fn output_that_cannot_be_written_is_an_error_and_one_that_nobody_reads_is_none()
         ("$weir config check /nonexistent 2>/dev/full", 1),
         ("$weir screen --check rules >/dev/full", 1),
         ("$weir screen --check /nonexistent 2>/dev/full", 1),
+        ("$weir --help >/dev/full", 1),
+        ("$weir --help | true", 0),
+        ("$weir capture -i near --count --json --duration 1s >/dev/full", 1),
     ] {
         let mut command = Command::new("bash");
         command.args(["-o", "pipefail", "-c", script]).env("weir", WEIR);
