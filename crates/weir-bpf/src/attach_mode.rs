@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
@@ -46,5 +47,19 @@ impl fmt::Display for AttachMode {
 
 /// That it cannot be attached there.
 pub(crate) fn failed(ifname: &str, mode: AttachMode, source: impl Into<io::Error>) -> Error {
-    Error::system("attach a program to", format!("{ifname} at {}", mode.description()), source)
+    let (operation, object) =
+        ("attach a program to", format!("{ifname} at {}", mode.description()));
+    let source = source.into();
+    // `veth_xdp_set()`; the drivers that lack queues of another kind say so otherwise.
+    if mode == AttachMode::Native && Errno::from_io_error(&source) == Some(Errno::NOSPC) {
+        return Error::refused(
+            format!(
+                "cannot {operation} {object}: a veth receives by fewer queues than its peer sends by"
+            ),
+            format!(
+                "give it more or its peer fewer, `ethtool -L {ifname} rx N` or `ethtool -L PEER tx N`"
+            ),
+        );
+    }
+    Error::system(operation, object, source)
 }

@@ -12,6 +12,10 @@ const LOAD_REMEDY: &str = "weir needs root (CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN)
 const SECCOMP_REMEDY: &str = "a seccomp filter is in force for weir and may deny it bpf(): run it \
      without (docker, podman: --security-opt seccomp=unconfined; Kubernetes: seccompProfile)";
 
+/// The same where descriptors are missing.
+const FILES_REMEDY: &str = "weir may have too few open files: raise the hard limit (`ulimit -Hn`, \
+     LimitNOFILE= of a service), some 50 for each interface";
+
 /// What went wrong at the kernel boundary.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -111,7 +115,13 @@ impl Error {
     ) -> impl Fn(libbpf_rs::Error) -> Self {
         move |source| {
             let denied = source.kind() == libbpf_rs::ErrorKind::PermissionDenied;
-            let remedy = if denied && is_filtered() { SECCOMP_REMEDY } else { remedy };
+            // Its text alone tells the number.
+            let full = format!("{source:#}").ends_with(&io::Error::from(Errno::MFILE).to_string());
+            let remedy = match (full, denied && is_filtered()) {
+                (true, _) => FILES_REMEDY,
+                (_, true) => SECCOMP_REMEDY,
+                _ => remedy,
+            };
             let (object, remedy) = (object.as_ref().into(), Some(remedy.into()));
             Self::Bpf { operation, object, source, remedy }
         }

@@ -146,6 +146,34 @@ fn missing_capabilities_are_named() {
     let run = |dropped: &str| {
         let mut command = Command::new("setpriv");
         command.args(["--bounding-set", dropped, "--inh-caps", "-all", WEIR, "run", NEAR]);
+#[test]
+fn too_few_open_files_are_named() {
+    let network = Network::new();
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -n 60 && exec \"$0\" run near --config /dev/null", WEIR]);
+    let refusal = failure(&network.near.run(|| command.output().unwrap()).unwrap(), 1);
+    assert!(refusal.contains("LimitNOFILE=") && !refusal.contains("CAP_BPF"), "{refusal}");
+    network.assert_untouched();
+}
+
+#[test]
+fn too_few_queues_for_xdp_are_named() {
+    let network = Network::new();
+    sh(
+        &network,
+        "ip link add few numrxqueues 1 numtxqueues 1 type veth peer name many numrxqueues 2 numtxqueues 2
+         ip link set few up; ip link set many up",
+    );
+    for refused in [
+        &["run", "few", "--attach", "native"][..],
+        &["capture", "-i", "few", "--attach", "native", "--count"],
+    ] {
+        let refusal = failure(&network.weir(refused), 1);
+        assert!(refusal.contains("fewer queues than its peer sends by"), "{refusal}");
+    }
+    assert_eq!(network.files(), [] as [&str; 0]);
+}
+
         command.args(NO_CONFIG);
         failure(&network.near.run(|| command.output().unwrap()).unwrap(), 1)
     };
