@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use weir_bpf::sys::stat::Stat;
+
 use crate::config::error::ConfigError;
 use crate::explain::error::CaptureError;
 
@@ -62,7 +64,17 @@ pub enum Error {
 fn or_where_it_is(pid: &Option<i32>) -> String {
     pid.map_or_else(
         || " in a PID namespace that is not seen from here; stop it there".into(),
-        |pid| format!(" (pid {pid}); look at it with `weir status`, or stop it with `kill {pid}`"),
+        |pid| {
+            let stopped = Stat::of(pid).is_some_and(|stat| stat.is_stopped());
+            let first = if stopped {
+                format!(" after `kill -CONT {pid}`, as it is suspended")
+            } else {
+                String::new()
+            };
+            format!(
+                " (pid {pid}); look at it with `weir status`, or stop it with `kill {pid}`{first}"
+            )
+        },
     )
 }
 

@@ -84,6 +84,11 @@ impl Stat {
         self.flags().is_some_and(|flags| flags & PF_KTHREAD != 0)
     }
 
+    /// Whether a signal or a debugger has stopped it: it takes no other signal but SIGKILL.
+    pub fn is_stopped(&self) -> bool {
+        self.field(3).is_some_and(|state: char| matches!(state, 'T' | 't'))
+    }
+
     /// Whether it has begun to end: the kernel takes away what it has, which may take a while.
     pub fn is_ending(&self) -> bool {
         /// linux/sched.h

@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
 use crate::common::*;
+use rustix::process::Signal;
 use weir_bpf::attach::{AttachMode, DoNothing};
 
 #[test]
@@ -14,6 +15,11 @@ fn a_second_daemon_is_refused_and_the_first_named() {
     assert!(refusal.contains(&format!("(pid {})", first.pid().as_raw_nonzero())), "{refusal}");
     assert!(refusal.contains("weir status"), "{refusal}");
     assert_eq!(network.interface_status()["running"], true);
+    first.signal(Signal::STOP);
+    let resume = format!("after `kill -CONT {}`", first.pid().as_raw_nonzero());
+    let is_told = || failure(&network.weir(&["run", NEAR]), 1).contains(&resume);
+    wait_until("it is said how to resume the first", is_told);
+    first.signal(Signal::CONT);
     first.interrupt();
     network.assert_untouched();
 }
@@ -51,15 +57,15 @@ fn another_xdp_program_is_named_and_never_replaced() {
             let own = std::process::id().to_string();
             assert!(pids.split(' ').any(|pid| pid == own), "{refusal}");
         }
+        let capture = ["capture", "-i", NEAR, "--attach", "native", "--count"];
+        let refusal = failure(&network.weir(&capture), 1);
+        assert!(refusal.contains(&format!("weir_nothing (id {before}, {name}")), "{refusal}");
         // At tc there is no fast path, and both options together are refused.
         let refusal = failure(&network.weir(&["run", NEAR, "--forward", "xdp"]), 1);
         assert!(
             refusal.contains("beside it with `--attach tc` without `--forward xdp`"),
             "{refusal}"
         );
-        let capture = ["capture", "-i", NEAR, "--attach", "native", "--count"];
-        let refusal = failure(&network.weir(&capture), 1);
-        assert!(refusal.contains(&format!("weir_nothing (id {before}, {name}")), "{refusal}");
         assert_eq!(xdp_id(&network), before);
         detach(&network, &mut other);
     }
@@ -141,12 +147,6 @@ fn a_cpu_that_is_not_there_is_refused() {
 }
 
 #[test]
-fn missing_capabilities_are_named() {
-    let network = Network::new();
-    let run = |dropped: &str| {
-        let mut command = Command::new("setpriv");
-        command.args(["--bounding-set", dropped, "--inh-caps", "-all", WEIR, "run", NEAR]);
-#[test]
 fn too_few_open_files_are_named() {
     let network = Network::new();
     let mut command = Command::new("sh");
@@ -174,6 +174,12 @@ fn too_few_queues_for_xdp_are_named() {
     assert_eq!(network.files(), [] as [&str; 0]);
 }
 
+#[test]
+fn missing_capabilities_are_named() {
+    let network = Network::new();
+    let run = |dropped: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set", dropped, "--inh-caps", "-all", WEIR, "run", NEAR]);
         command.args(NO_CONFIG);
         failure(&network.near.run(|| command.output().unwrap()).unwrap(), 1)
     };
