@@ -21,6 +21,7 @@ use netlink_packet_route::route::{
 use netlink_packet_route::stats::{StatsFilterMask, StatsMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage as Request};
 use rustix::io::Errno;
+use rustix::net::netdevice::index_to_name;
 
 pub use super::ifname::{MAX_NAME_BYTES, check_name};
 use super::link_info::{Answer, stats_of};
@@ -68,13 +69,14 @@ impl Links {
         }
     }
 
-    /// Name of an interface.
+    /// Name of an interface. The kernel tells it, unlike all else, also while somebody changes interfaces.
     ///
     /// # Errors
     /// [`Error::System`] with `ENODEV` if there is none of this index, here and in all methods
     /// that take an index.
     pub fn name(&self, ifindex: IfIndex) -> Result<String> {
-        self.get(ifindex)?.name()
+        index_to_name(&*lock(&self.socket), ifindex.0)
+            .map_err(|errno| Error::system("look up", object(ifindex), errno))
     }
 
     /// What the kernel calls the interface of this name, which may be an alternative one (`ip link property`); the

@@ -126,6 +126,7 @@ fn guard(args: &ScreenArgs, (path, rules): (&Path, Rules), sides: [Side<'_>; 2])
         args,
         path,
         sides,
+        links: Links::open()?,
         tally: vec![Tally::default(); rules.0.len() + 1],
         rules,
         wall,
@@ -258,6 +259,7 @@ struct Screen<'a> {
     args: &'a ScreenArgs,
     path: &'a Path,
     sides: [Side<'a>; 2],
+    links: Links,
     rules: Rules,
     wall: Wall,
     /// By rule, the default last.
@@ -331,7 +333,9 @@ impl Screen<'_> {
         }
         if self.args.log || self.rules.0.get(number).is_some_and(|rule| rule.log) {
             let side = self.sides.iter().find(|(ifindex, _)| *ifindex == asked.ifindex);
-            let interface = side.map_or("-", |(_, name)| name);
+            // Somebody may have renamed it meanwhile.
+            let named = self.links.name(asked.ifindex).ok();
+            let interface = named.as_deref().or(side.map(|(_, name)| *name)).unwrap_or("-");
             self.printer.decision(interface, action, &packet, &self.rules.name(number));
         }
         if action == Action::Accept && asked.frame.is_empty() {

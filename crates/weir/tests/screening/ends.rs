@@ -278,11 +278,14 @@ fn a_screen_without_its_wall_fails() {
 
 #[test]
 fn a_screen_names_a_renamed_interface_as_it_is_called_now() {
-    let (path, _rules, mut screen) = screened(RULES, &[]);
+    let (path, _rules, mut screen) = screened(RULES, &["--log"]);
     sh(
         &path.router,
         "ip link set in down && ip link set in name renamed && ip link set renamed up",
     );
+    let client = socket(&path.client, "198.18.0.2:4000");
+    client.send_to(b"there", format!("{SERVER}:5000")).unwrap();
+    assert_eq!(screen.event("decision")["interface"], "renamed");
     let said = screen.interrupt();
     assert!(
         said.contains("renamed stays closed; `weir screen --clear renamed` opens it"),
