@@ -47,25 +47,29 @@ struct Event<'a, T> {
 /// That, as a line without its end.
 pub fn event_line(event: &'static str, what: &impl Serialize) -> String {
     // Plain structures of strings and numbers: there is nothing that could fail.
-    serde_json::to_string(&Event { schema: SCHEMA, event, what }).unwrap_or_default()
+    let line = serde_json::to_string(&Event { schema: SCHEMA, event, what });
+    out::plain_json(line.unwrap_or_default())
 }
 
 impl Console {
     /// This process's.
     pub fn open() -> Self {
-        // By itself: only lines of status wait for it.
         let unwritten = Arc::<AtomicBool>::default();
         let noted = Arc::clone(&unwritten);
-        let tell = |error| out::say(format_args!("weir: {error}"));
+        // By itself: only lines of status wait for it.
+        let tell = move |error| {
+            noted.store(true, Ordering::Relaxed);
+            out::say(format_args!("weir: {error}"));
+        };
         Self {
             status: Printer::start(io::stdout(), tell),
             // That it cannot be written to has nobody to be told to.
             messages: Printer::start(io::stderr(), drop),
+            unwritten,
             troubles: HashMap::new(),
         }
     }
 
-            unwritten,
     /// A message about what happens, on standard error. Skipped while its reader is behind.
     pub fn say(&mut self, message: &str) {
         self.messages.print(as_said(message));
@@ -98,16 +102,16 @@ impl Console {
     pub fn lines(&mut self, lines: &str) -> bool {
         self.status.print(format!("{lines}\n"))
     }
-}
-
-/// Names of tables, interfaces and processes are in messages: no such name moves the cursor.
-fn as_said(message: &str) -> String {
 
     /// Waits as dropping it does; whether no line of status failed to be written, which it has told.
     pub fn end(self) -> bool {
         drop(self.status);
         !self.unwritten.load(Ordering::Relaxed)
     }
+}
+
+/// Names of tables, interfaces and processes are in messages: no such name moves the cursor.
+fn as_said(message: &str) -> String {
     let lines: Vec<String> = message.lines().map(|line| printable(line.as_bytes())).collect();
     format!("weir: {}\n", lines.join("\nweir: "))
 }

@@ -46,7 +46,20 @@ pub fn say(text: impl Display) {
 pub fn json(value: &impl Serialize) -> Result<()> {
     let text = serde_json::to_string_pretty(value)
         .map_err(|error| Error::system("write to standard output", io::Error::from(error)))?;
-    raw(format!("{text}\n").as_bytes())
+    raw(format!("{}\n", plain_json(text)).as_bytes())
+}
+
+/// JSON with no character in it that moves a cursor: DEL and C1, which may stand in a string as they are, are escaped.
+pub fn plain_json(text: String) -> String {
+    let moves = |each: &char| matches!(each, '\u{7f}'..='\u{9f}');
+    if !text.chars().any(|each| moves(&each)) {
+        return text;
+    }
+    let plain = |each| match moves(&each) {
+        true => format!("\\u{:04x}", u32::from(each)),
+        false => each.to_string(),
+    };
+    text.chars().map(plain).collect()
 }
 
 /// Whether somebody still reads.

@@ -16,6 +16,7 @@ use super::seen::{self, Seen};
 use super::target::Target;
 use crate::channel_name::{ChannelName, Namer};
 use crate::clock;
+use crate::out::plain_json;
 use crate::status::{self, ReasonCount, SCHEMA};
 
 /// What was done with a packet.
@@ -195,8 +196,7 @@ impl<W: Write> Printer<'_, W> {
     }
 
     fn line(&mut self, line: &impl Serialize) -> io::Result<()> {
-        serde_json::to_writer(&mut self.out, line).map_err(io::Error::from)?;
-        writeln!(self.out)
+        writeln!(self.out, "{}", plain_json(serde_json::to_string(line)?))
     }
 }
 

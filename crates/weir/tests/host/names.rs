@@ -82,7 +82,7 @@ fn what_looks_at_an_interface_takes_an_alternative_name() {
 /// The kernel allows almost anything, and so does a file system.
 #[test]
 fn no_name_moves_the_cursor() {
-    const NAME: &str = "e\x1b[31m\"\\";
+    const NAME: &str = "e\x1b[31m\"\\\u{9b}";
     let network = Network::ipv4_only();
     sh(
         &network,
@@ -111,6 +111,8 @@ fn no_name_moves_the_cursor() {
         let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
         assert!(said.contains("\\x1b[") && !said.contains('\x1b'), "{arguments:?}: {said:?}");
     }
+    let said = network.says(&["status", "--json"]);
+    assert!(said.contains("\\u009b") && !said.contains('\u{9b}'), "{said:?}");
     daemon.kill().unwrap();
     daemon.wait().unwrap();
 }
