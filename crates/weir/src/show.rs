@@ -203,7 +203,7 @@ fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<(
             silent.as_secs()
         )?;
     }
-    let guardian = match status.running {
+    let guardian = match status.running && status.guardian_pid != 0 {
         true => format!(" (guardian {})", status.guardian_pid),
         false => String::new(),
     };
@@ -212,7 +212,8 @@ fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<(
         "  pid {}{guardian}, since {}, network namespace {}",
         status.pid, status.since, status.netns
     )?;
-    if !status.was_protected() {
+    // Nothing more is known.
+    if status.attach.is_none() {
         return Ok(());
     }
     if status.running {

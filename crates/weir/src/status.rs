@@ -28,6 +28,7 @@ use crate::rundir::{PRIVATE, RUN_DIR, RunDir};
 use crate::sample::{Drops, Rates};
 use crate::sleep::SleepStatus;
 use crate::softirq::LimitStatus;
+use crate::statefile::State;
 use crate::threading::NotThreaded;
 use crate::walls::WallStatus;
 
@@ -297,6 +298,11 @@ impl InterfaceStatus {
             // It may have gone since the directory was listed.
             all.extend(Self::read(dir, &key)?);
         }
+        for key in keys(dir, STATE_SUFFIX, netns)? {
+            if !all.iter().any(|status| status.key() == key) {
+                all.extend(Self::unpublished(dir, &key));
+            }
+        }
         let mut lost: Vec<Self> =
             all.iter_mut().flat_map(|status| std::mem::take(&mut status.lost)).collect();
         // Another daemon may protect it by now.
@@ -311,7 +317,33 @@ impl InterfaceStatus {
         let dir = RunDir::open(Path::new(RUN_DIR))?;
         let mut all = Self::read_all(dir.as_ref(), Some(NetNs::current()?.inode()))?;
         all.retain(|status| status.running);
-        Ok(all)
+        match all.iter().find(|status| status.attach.is_none()) {
+            None => Ok(all),
+            Some(Self { interface, .. }) => Err(Error::refused(
+                format!("the daemon that protects {interface} has not written its status yet"),
+                format!("see whether there is room for it: `df {RUN_DIR}`"),
+            )),
+        }
+    }
+
+    /// Of an interface whose daemon runs and has published nothing, for long: there was no room.
+    fn unpublished(dir: &RunDir, key: &Key) -> Option<Self> {
+        let silent_for = dir.age(&key.state_file()).filter(|age| *age >= SILENT)?;
+        let state = State::read(dir, key).ok()??;
+        let pid = holder_of(dir, key, state.owner.pid)?;
+        let since = clock::timestamp(SystemTime::now() - silent_for);
+        Some(Self {
+            schema: SCHEMA,
+            running: true,
+            silent_for: Some(silent_for),
+            pid,
+            interface: state.interface,
+            ifindex: key.ifindex,
+            netns: key.netns,
+            updated: since.clone(),
+            since,
+            ..Self::default()
+        })
     }
 
     /// Reads what the daemon has published last; `None` if there is no such file, or its daemon takes it away meanwhile.

@@ -500,6 +500,29 @@ fn the_gate_of_a_daemon_that_is_stopped_passes_everything_after_a_while() {
 }
 
 #[test]
+fn a_daemon_that_has_no_room_for_its_status_runs_and_reports_nothing() {
+    let network = Network::new();
+    // A page each for the lock and the record.
+    let (daemon, _) = Daemon::start_apart(&network, 8 * 1024, &[]);
+    let pid = daemon.pid().as_raw_nonzero().to_string();
+    let weir = |arguments: &[&str]| {
+        let mut command = Command::new("nsenter");
+        command.args(["--mount", "--target", &pid, WEIR]).args(arguments);
+        network.near.run(|| command.output().unwrap()).unwrap()
+    };
+    wait_until("it is seen", || weir(&["status", "--check"]).status.code() == Some(1));
+    let said = String::from_utf8(weir(&["status"]).stdout).unwrap();
+    assert!(said.contains("degraded: near: its daemon has reported nothing"), "{said}");
+    let refusal = failure(&weir(&["channels"]), 1);
+    assert!(
+        refusal.contains("the daemon that protects near has not written its status"),
+        "{refusal}"
+    );
+    daemon.interrupt();
+    network.assert_untouched();
+}
+
+#[test]
 fn a_run_directory_that_is_full_leaves_nothing_turned_and_nothing_recorded() {
     let network = Network::new();
     let (daemon, dir) = Daemon::start_apart(&network, 128 * 1024, &["--nice", "3"]);
