@@ -107,8 +107,10 @@ impl Journal {
     fn turn_back(&self, knob: &Knob) {
         // By its present name: that it was renamed may not have been heard yet.
         let outcome = match self.host.name_of(self.state.borrow().ifindex) {
+            // Its queueing disciplines are not moved with it (`dev_shutdown()`).
+            Ok(None) if matches!(knob, Knob::TcFilter { .. }) => Ok(Outcome::Gone),
             // What its threads have goes back wherever the interface has been moved to.
-            Ok(None) if !knob.is_of_a_thread() => Ok(Outcome::Gone),
+            Ok(None) if !knob.is_of_a_thread() => Ok(Outcome::TakenAlong),
             Ok(name) => knob.turn_back(&self.host, &name.unwrap_or_default()),
             Err(error) => Err(error),
         };

@@ -89,6 +89,8 @@ pub enum Outcome {
     Theirs(String),
     /// What it belonged to no longer exists, and the knob with it.
     Gone,
+    /// Its interface is not there any more; where it has been moved to, the knob stays turned.
+    TakenAlong,
 }
 
 /// What became of the knobs that were turned back, in the order of events.
@@ -113,6 +115,11 @@ impl Returns {
                 self.left.push(format!("{}: left as set by somebody else ({value})", knob.object()))
             }
             Ok(Outcome::Gone) => {}
+            Ok(Outcome::TakenAlong) => self.left.push(format!(
+                "{} was {}, and stays as it is if the interface has been moved",
+                knob.object(),
+                knob.old_value()
+            )),
             Err(error) => {
                 self.failures.push(format!("{knob}: {error}"));
                 return false;

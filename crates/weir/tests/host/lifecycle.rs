@@ -11,6 +11,7 @@ use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::sched::SchedPolicy;
+use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::units::{CpuId, Nice};
 
 /// The NAPI threads that the governor looks after, by the status. Their weight depends on what else the
@@ -343,6 +344,18 @@ fn an_interface_that_vanishes_ends_protection() {
         "{messages}"
     );
     assert!(!messages.contains("not known in full"), "{messages}");
+    assert_eq!(network.files(), [] as [&str; 0]);
+}
+
+#[test]
+fn an_interface_that_is_moved_takes_threaded_along_and_that_is_said() {
+    let (network, daemon) = protected(&[]);
+    let elsewhere = network.far.path();
+    sh(&network, &format!("ip link set near netns {}", elsewhere.display()));
+    let (_, messages) = daemon.end();
+    assert!(messages.contains("; threaded was 0, and stays as it is if"), "{messages}");
+    let threaded = || NetSysfs::open().unwrap().read(NEAR, "threaded").unwrap();
+    assert_eq!(network.far.run(threaded).unwrap(), "1");
     assert_eq!(network.files(), [] as [&str; 0]);
 }
 
