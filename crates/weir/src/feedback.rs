@@ -29,9 +29,7 @@ impl Feedback {
             watchers.iter_mut().for_each(|watcher| watcher.look());
             watchers.iter().map(|watcher| watcher.pause()).min().unwrap_or(Duration::MAX)
         };
-        let work = move |ended: PipeReader| {
-            while !ready::wait([ended.as_fd()], Some(look())).is_ok_and(|ready| ready[0]) {}
-        };
+        let work = move |ended: PipeReader| while !ready::comes([ended.as_fd()], look()) {};
         let thread = Waiting::spawn("weir-feedback", work)
             .map_err(|source| Error::system("start the thread that watches queues", source))?;
         Ok(Self { _thread: thread })

@@ -224,7 +224,14 @@ impl Server {
             };
             // Without users there is nothing to look for.
             let timeout = Some(timeout).filter(|_| rests || !self.users.is_empty());
-            let Ok(ready) = ready::wait_for(fds, timeout) else { return };
+            let ready = match ready::wait_for(fds, timeout) {
+                Ok(ready) => ready,
+                Err(errno) => {
+                    let news =
+                        format!("no socket is lazy any more: cannot wait for programs: {errno}");
+                    return lock(&self.shared).news.push(news);
+                }
+            };
             if ready[0] {
                 return;
             }

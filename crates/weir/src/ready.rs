@@ -14,7 +14,13 @@ pub fn wait<'a>(
     wait_for(fds.into_iter().map(|fd| (fd, PollFlags::IN)), most)
 }
 
-/// The same, of what is waited for of each.
+/// Whether the first of them comes within this time, or the kernel refuses to wait for it: more descriptors than the limit
+/// of open files is now.
+pub fn comes<'a>(fds: impl IntoIterator<Item = BorrowedFd<'a>>, most: Duration) -> bool {
+    wait(fds, Some(most)).map_or(true, |ready| ready[0])
+}
+
+/// As [`wait`], of what is waited for of each.
 pub fn wait_for<'a>(
     fds: impl IntoIterator<Item = (BorrowedFd<'a>, PollFlags)>,
     most: Option<Duration>,

@@ -63,7 +63,7 @@ fn register(signals: &[i32]) -> Result<UnixStream> {
 
 /// Whether one of the signals that were caught comes within this time.
 pub fn comes(caught: &UnixStream, time: Duration) -> bool {
-    ready::wait([caught.as_fd()], Some(time)).map_or(true, |ready| ready[0])
+    ready::comes([caught.as_fd()], time)
 }
 
 /// Whether it was started by nohup(1) or the like. `SigIgn` in proc(5) has a bit for each signal from 1.

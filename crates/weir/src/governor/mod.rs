@@ -267,8 +267,7 @@ fn listen(mut rings: Rings, ended: &PipeReader, shared: &Shared) {
     let _ = sched::set_fifo_current_thread(PRIORITY);
     let mut pulse = Pulse::begin();
     loop {
-        let ready = ready::wait([rings.as_fd(), ended.as_fd()], Some(pulse.due()));
-        if ready.as_ref().is_ok_and(|ready| ready[1]) {
+        if ready::comes([ended.as_fd(), rings.as_fd()], pulse.due()) {
             return;
         }
         let looks = lock(&shared.looks);
@@ -280,9 +279,6 @@ fn listen(mut rings: Rings, ended: &PipeReader, shared: &Shared) {
                 pulse.beat(&looks, shared);
                 looks.values().for_each(|look| look.wake());
             }
-        }
-        if ready.is_err() {
-            std::thread::sleep(pulse.due());
         }
         pulse.beat(&looks, shared);
         drop(looks);

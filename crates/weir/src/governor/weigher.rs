@@ -73,7 +73,7 @@ impl Weigher {
 fn goes_on(ended: &PipeReader, receivers: Option<&Receivers>, time: Duration) -> bool {
     let fds = [ended.as_fd()].into_iter().chain(receivers.map(Receivers::called));
     // Whoever interrupts it has it look a little sooner.
-    !ready::wait(fds, Some(time)).is_ok_and(|ready| ready[0])
+    !ready::comes(fds, time)
 }
 
 /// Where the kernel does not tell who has a socket open, all weigh the same.

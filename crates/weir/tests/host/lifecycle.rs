@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use crate::common::*;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionbio;
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 use serde_json::Value;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::sched::SchedPolicy;
@@ -331,6 +331,17 @@ fn an_interface_that_is_down_is_protected_once_it_is_up() {
     let messages = daemon.interrupt();
     assert!(messages.contains("near is down"), "{messages}");
     network.assert_untouched();
+}
+
+#[test]
+fn a_daemon_that_cannot_wait_ends_and_what_it_has_turned_goes_back() {
+    let (network, daemon) = protected(&[]);
+    let limit = Rlimit { current: Some(1), maximum: Some(1) };
+    prlimit(Some(daemon.pid()), Resource::Nofile, limit).unwrap();
+    let (status, messages) = daemon.end();
+    assert_eq!(status.code(), Some(1));
+    assert!(messages.contains("cannot wait for events"), "{messages}");
+    wait_until("the guardian has put everything back", || network.is_untouched());
 }
 
 #[test]
