@@ -18,6 +18,7 @@ use rustix::net::{
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit, setrlimit};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use weir_bpf::sys::netns;
+use weir_bpf::sys::stat::Stat;
 use weir_socket::protocol::{self, HEADER_BYTES, Reply, Request, TEXT_BYTES_MAX, socket_path};
 
 const NOBODY: u32 = 65534;
@@ -203,6 +204,7 @@ fn a_descriptor_that_cannot_be_closed_delays_nobody_else() {
 }
 
 /// Those that have not ended.
+/// Those that have not been killed: to end takes some time on a busy machine.
 fn clerks(daemon: &Daemon) -> Vec<Pid> {
     let parent = format!("PPid:\t{}\n", daemon.pid().as_raw_nonzero());
     let processes = std::fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap());
@@ -210,7 +212,8 @@ fn clerks(daemon: &Daemon) -> Vec<Pid> {
     let clerks = pids.filter(|pid| {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let is_clerk = status.starts_with("Name:\tweir-lazy-clerk\n") && status.contains(&parent);
-        is_clerk && !status.contains("State:\tZ")
+        let killed = status.contains("\nSigPnd:\t0000000000000100\n");
+        is_clerk && !killed && Stat::of(*pid).is_some_and(|stat| !stat.is_ending())
     });
     clerks.map(|pid| Pid::from_raw(pid).unwrap()).collect()
 }
