@@ -3,14 +3,16 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
-use super::{ConfigFile, NEAR, Network, Owned, PATIENCE, WEIR, isolation, wait_until};
+use super::{
+    ConfigFile, NEAR, Network, Owned, PATIENCE, TRIES_MAX, WEIR, isolation, wait, wait_until,
+};
 
 /// A running `weir run near ...`. Dropping it kills it. Its gate is in the driver, as on a NIC, and threads
 /// poll, as on one CPU, unless the test says where, and who.
@@ -35,8 +37,7 @@ impl Daemon {
     /// The same, by a command that takes its arguments.
     pub fn start_by(command: Command, network: &Network, options: &[&str]) -> Self {
         let daemon = Self::spawn_by(command, network, options);
-        let line = daemon.lines.recv_timeout(PATIENCE);
-        let ready: Value = match line {
+        let ready: Value = match daemon.next() {
             Ok(line) => serde_json::from_str(&line).unwrap(),
             Err(_) => panic!("weir did not get ready: {:?}", daemon.end()),
         };
@@ -130,7 +131,17 @@ impl Daemon {
 
     /// The next status line.
     pub fn line(&self) -> Value {
-        serde_json::from_str(&self.lines.recv_timeout(PATIENCE).unwrap()).unwrap()
+        serde_json::from_str(&self.next().unwrap()).unwrap()
+    }
+
+    /// The same, or that there is none. To load its programs takes seconds of CPU time, whoever else wants it.
+    fn next(&self) -> Result<String, TryRecvError> {
+        let mut next = Err(TryRecvError::Empty);
+        wait(TRIES_MAX, || {
+            next = self.lines.try_recv();
+            next != Err(TryRecvError::Empty)
+        });
+        next
     }
 
     /// Waits until it has said this.
