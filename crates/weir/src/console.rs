@@ -72,7 +72,12 @@ impl Console {
 
     /// A message about what happens, on standard error. Skipped while its reader is behind.
     pub fn say(&mut self, message: &str) {
-        self.messages.print(as_said(message));
+        let said = as_said(message);
+        match self.messages.lines {
+            Some(_) => _ = self.messages.print(said),
+            // There may be no more threads: then this is what there is to say.
+            None => _ = io::stderr().write_all(said.as_bytes()),
+        }
     }
 
     /// What goes wrong, once as long as it goes on. Several interfaces may fail in turn.
@@ -120,7 +125,7 @@ fn as_said(message: &str) -> String {
 /// room for a line, nor need a pipe that others write to, too.
 #[derive(Debug)]
 struct Printer {
-    /// `None` at the end.
+    /// `None` at the end, and where no thread could be started.
     lines: Option<SyncSender<String>>,
     /// Disconnected once everything is printed.
     printing: Receiver<()>,
@@ -149,9 +154,8 @@ impl Printer {
                 }
             }
         };
-        // Without it nothing is said, and everything done.
-        let _ = thread::Builder::new().name("weir-console".into()).spawn(print);
-        Self { lines: Some(lines), printing }
+        let printing_begins = thread::Builder::new().name("weir-console".into()).spawn(print);
+        Self { lines: printing_begins.ok().map(|_| lines), printing }
     }
 
     /// Not if the reader is behind.

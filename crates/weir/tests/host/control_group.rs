@@ -101,6 +101,7 @@ fn a_start_in_a_group_of_few_threads_protects_or_ends() {
             status.code().is_some_and(|code| code < 2),
             "{count} threads: {status}: {messages}"
         );
+        assert!(!messages.is_empty(), "{count} threads: {status}");
         wait_until("everything is put back", || network.is_untouched());
     }
 }
