@@ -12,6 +12,9 @@ const LOAD_REMEDY: &str = "weir needs root (CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN)
 const SECCOMP_REMEDY: &str = "a seccomp filter is in force for weir and may deny it bpf(): run it \
      without (docker, podman: --security-opt seccomp=unconfined; Kubernetes: seccompProfile)";
 
+/// The same where memory is missing.
+const MEMORY_REMEDY: &str = "free some, or let weir have more (MemoryMax= of a service)";
+
 /// The same where descriptors are missing.
 const FILES_REMEDY: &str = "weir may have too few open files: raise the hard limit (`ulimit -Hn`, \
      LimitNOFILE= of a service), some 50 for each interface";
@@ -114,12 +117,13 @@ impl Error {
         remedy: &'static str,
     ) -> impl Fn(libbpf_rs::Error) -> Self {
         move |source| {
-            let denied = source.kind() == libbpf_rs::ErrorKind::PermissionDenied;
+            use libbpf_rs::ErrorKind::{OutOfMemory, PermissionDenied};
             // Its text alone tells the number.
             let full = format!("{source:#}").ends_with(&io::Error::from(Errno::MFILE).to_string());
-            let remedy = match (full, denied && is_filtered()) {
-                (true, _) => FILES_REMEDY,
-                (_, true) => SECCOMP_REMEDY,
+            let remedy = match source.kind() {
+                OutOfMemory => MEMORY_REMEDY,
+                PermissionDenied if is_filtered() => SECCOMP_REMEDY,
+                _ if full => FILES_REMEDY,
                 _ => remedy,
             };
             let (object, remedy) = (object.as_ref().into(), Some(remedy.into()));
@@ -144,3 +148,21 @@ fn is_filtered() -> bool {
 
 /// Result of an operation at the kernel boundary.
 pub type Result<T> = std::result::Result<T, Error>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_remedy_is_for_what_is_missing() {
+        for (errno, remedy) in [
+            (Errno::NOMEM, MEMORY_REMEDY),
+            (Errno::MFILE, FILES_REMEDY),
+            (Errno::INVAL, LOAD_REMEDY),
+        ] {
+            let source = libbpf_rs::Error::from_raw_os_error(errno.raw_os_error());
+            let said = Error::bpf("load", "the gate")(source).to_string();
+            assert!(said.ends_with(remedy), "{said}");
+        }
+    }
+}
