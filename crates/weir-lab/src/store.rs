@@ -94,9 +94,11 @@ impl Store {
 
     /// Keeps a trial; or an arm and what ran where in it, as an array, which no trial is.
     pub fn keep(&mut self, kept: &impl Serialize) -> Result<()> {
-        let Some((file, _)) = &mut self.partial else { return Ok(()) };
+        let Some((path, (file, _))) = self.path.as_ref().zip(self.partial.as_mut()) else {
+            return Ok(());
+        };
         let line = serde_json::to_string(kept).map_err(cannot("write", "a trial"))?;
-        writeln!(file, "{line}").map_err(cannot("keep", "a trial"))
+        writeln!(file, "{line}").map_err(cannot("write", path.with_extension("partial").display()))
     }
 
     /// Writes the whole result. Returns its path, if it was not there.
@@ -206,6 +208,12 @@ mod tests {
         assert!(refused.contains("give --seed 7 to go on with it"), "{refused}");
         let refused = begin(dir, "others --seed 8", "now").err().unwrap().to_string();
         assert!(!refused.contains("--seed"), "{refused}");
+        store.partial = Some((File::create("/dev/full").unwrap(), 0));
+        let full = store.keep(&trial(0)).unwrap_err().to_string();
+        assert!(
+            full.contains(&format!("{}: No space", dir.join("made-up.partial").display())),
+            "{full}"
+        );
         store.forget();
         let (_, anew, is_whole) = begin(dir, "one plan", "now").unwrap();
         assert_eq!((anew.trials, is_whole), (vec![], false));
