@@ -61,12 +61,16 @@ impl Claim {
             ));
         }
         if info.bare && matches!(attach, Attach::Native | Attach::Generic) {
+            let others = if forward {
+                "; `forward = \"xdp\"` goes into the file's sections of the other interfaces"
+            } else {
+                ""
+            };
             return Err(Error::refused(
                 format!(
                     "packets of {interface} have no Ethernet header, which XDP programs begin with"
                 ),
-                "leave `--attach` out, or say `--attach tc`; `forward = \"xdp\"` goes into the file's sections \
-                 of the other interfaces",
+                format!("protect it with {}{others}", company::at_tc(forward)),
             ));
         }
         // What comes by their ports never passes a hook of theirs (`vrf_ip_rcv()`), or goes to another device.
@@ -84,7 +88,7 @@ impl Claim {
                 format!(
                     "in the drivers of {interface}'s ports, sockets bound to {interface} cannot be told"
                 ),
-                "leave `--attach` out, or say `--attach tc`",
+                format!("protect it with {}", company::at_tc(forward)),
             ));
         }
         // It runs on the accelerated device behind, as that one's: `netvsc_vf_setxdp()`.
@@ -95,7 +99,7 @@ impl Claim {
                     "in the driver of the device that accelerates {interface}, sockets bound to {interface} cannot \
                      be told"
                 ),
-                "leave `--attach` out, or say `--attach tc`",
+                format!("protect it with {}", company::at_tc(forward)),
             ));
         }
         let key = host.key(ifindex);

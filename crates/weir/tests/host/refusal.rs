@@ -134,7 +134,10 @@ fn xdp_is_refused_where_packets_have_no_ethernet_header() {
         let refusal = failure(&network.weir(&["run", "tun7", "--attach", attach]), 1);
         assert!(refusal.contains("packets of tun7 have no Ethernet header"), "{refusal}");
         assert!(refusal.contains("`--attach tc`"), "{refusal}");
+        assert!(!refusal.contains("forward"), "{refusal}");
     }
+    let refusal = failure(&network.weir(&["run", "tun7", "--forward", "xdp"]), 1);
+    assert!(refusal.contains("`--attach tc` without `--forward xdp`"), "{refusal}");
     assert_eq!(network.files(), [] as [&str; 0]);
 }
 
