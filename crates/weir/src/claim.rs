@@ -60,6 +60,7 @@ impl Claim {
                 "protect the interface that its packets come in by; `ip link` lists them",
             ));
         }
+        let at_tc = || format!("protect it with {}", company::at_tc(forward));
         if info.bare && matches!(attach, Attach::Native | Attach::Generic) {
             let others = if forward {
                 "; `forward = \"xdp\"` goes into the file's sections of the other interfaces"
@@ -70,7 +71,7 @@ impl Claim {
                 format!(
                     "packets of {interface} have no Ethernet header, which XDP programs begin with"
                 ),
-                format!("protect it with {}{others}", company::at_tc(forward)),
+                at_tc() + others,
             ));
         }
         // What comes by their ports never passes a hook of theirs (`vrf_ip_rcv()`), or goes to another device.
@@ -88,7 +89,7 @@ impl Claim {
                 format!(
                     "in the drivers of {interface}'s ports, sockets bound to {interface} cannot be told"
                 ),
-                format!("protect it with {}", company::at_tc(forward)),
+                at_tc(),
             ));
         }
         // It runs on the accelerated device behind, as that one's: `netvsc_vf_setxdp()`.
@@ -99,7 +100,7 @@ impl Claim {
                     "in the driver of the device that accelerates {interface}, sockets bound to {interface} cannot \
                      be told"
                 ),
-                format!("protect it with {}", company::at_tc(forward)),
+                at_tc(),
             ));
         }
         let key = host.key(ifindex);
