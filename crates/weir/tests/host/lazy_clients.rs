@@ -203,7 +203,6 @@ fn a_descriptor_that_cannot_be_closed_delays_nobody_else() {
     drop(far);
 }
 
-/// Those that have not ended.
 /// Those that have not been killed: to end takes some time on a busy machine.
 fn clerks(daemon: &Daemon) -> Vec<Pid> {
     let parent = format!("PPid:\t{}\n", daemon.pid().as_raw_nonzero());
