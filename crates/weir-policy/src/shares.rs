@@ -113,9 +113,11 @@ impl Shares {
         if self.window.elapsed >= settings.period {
             let window = std::mem::take(&mut self.window);
             self.overruns = if window.overrun { self.overruns.saturating_add(1) } else { 0 };
-            self.saturated =
-                window.idle.share_of(window.elapsed) < IDLE_BELOW && window.waited >= WAITED;
-            if self.saturated {
+            let is_busy = window.idle.share_of(window.elapsed) < IDLE_BELOW;
+            self.saturated = is_busy && window.waited >= WAITED;
+            // Whoever is held to a limit keeps others waiting for less than he wants.
+            let is_held = || self.known.values().any(|known| known.limit.is_some());
+            if self.saturated || is_busy && is_held() {
                 let known = |claim: &&Claim| self.known.contains_key(&claim.channel);
                 let active: Vec<Claim> = claims.iter().filter(known).copied().collect();
                 self.divide(settings, control, &active);
@@ -318,6 +320,20 @@ mod tests {
         assert_ne!(after(50, &idle(5), &claims).1, BTreeMap::new());
         let alone = Load { waited: Nanos::ZERO, ..FULL };
         assert_eq!(after(50, &alone, &claims).1, BTreeMap::new());
+    }
+
+    #[test]
+    fn a_weight_is_taken_over_while_a_limit_keeps_others_from_waiting() {
+        let mut shares = Shares::default();
+        let mut limit = |weight, load: &Load| {
+            let claims = [Claim { weight, shed: true, ..claim(FLOOD, Bound::Nothing, 30) }];
+            let mut decide = || shares.decide(&Settings::default(), control(), load, &claims);
+            (0..50).map(|_| decide()).last().and_then(|limits| limits.get(&FLOOD).copied())
+        };
+        let unhindered = Load { waited: Nanos::ZERO, ..FULL };
+        assert_eq!(limit(0.01, &unhindered), None);
+        assert_eq!(limit(0.01, &FULL), Some(0.01 / 1.01));
+        assert_eq!(limit(0.05, &unhindered), Some(0.05 / 1.05));
     }
 
     #[test]
