@@ -150,24 +150,26 @@ impl Bench {
         Ok(())
     }
 
-    /// Where an arm has what it tests, and its client; `None`: anywhere.
-    pub fn cpus(&self, arm: &Arm) -> Option<(CpuId, CpuId)> {
-        (!arm.unpinned).then_some((self.sut_cpu, self.generator_cpu))
+    /// Where an arm has what it tests; `None`: anywhere.
+    pub fn cpu(&self, arm: &Arm) -> Option<CpuId> {
+        (!arm.unpinned).then_some(self.sut_cpu)
+    }
+
+    /// Where it has its client, likewise.
+    pub fn client_cpu(&self, arm: &Arm) -> Option<CpuId> {
+        self.cpu(arm).map(|_| self.generator_cpu)
     }
 
     /// On the tested CPU, if the arm has one, with a directory of that name.
     fn place<'a>(&self, host: &'a Host, arm: &Arm, name: &str) -> Result<Place<'a>> {
         let directory = self.topology.directory(&format!("{}-{name}", host.generator_ifname))?;
-        let cpu = self.cpus(arm).map(|cpus| cpus.0);
-        Ok(Place { netns: &host.netns, cpu, address: host.address.1, directory })
+        Ok(Place { netns: &host.netns, cpu: self.cpu(arm), address: host.address.1, directory })
     }
 
     /// Switches threaded NAPI on, as the arm has it. Attaching XDP makes new threads.
     fn thread(&self, host: &Host, arm: &Arm) -> Result<()> {
         match arm.napi {
-            Napi::Thread(policy, nice) => {
-                host.thread_napi(self.cpus(arm).map(|cpus| cpus.0), policy, nice)
-            }
+            Napi::Thread(policy, nice) => host.thread_napi(self.cpu(arm), policy, nice),
             Napi::Softirq | Napi::Rps => Ok(()),
         }
     }
@@ -187,7 +189,7 @@ impl Bench {
             AppKind::Screen => Job::Screen,
             AppKind::Unread => Job::Unread([host.address.1.into(), host.address6.1.into()]),
         };
-        Process::worker(&host.netns, self.cpus(arm).map(|cpus| cpus.0), Nice(app.nice), job)
+        Process::worker(&host.netns, self.cpu(arm), Nice(app.nice), job)
     }
 
     pub fn aim(&mut self, arm: &Arm, flows: &[Flow]) -> Result<()> {

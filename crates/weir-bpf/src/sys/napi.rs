@@ -144,15 +144,15 @@ fn choose(
         Some(NapiThread { napi_id, pid: *pid })
     };
     let mut threads: Vec<_> = all.iter().filter_map(thread).collect();
-    let left = threads.iter().filter(|thread| were.contains(&thread.pid)).count();
-    if threads.len() != receive_queues && left >= receive_queues {
+    let named = threads.len();
+    if named > 1 && named != receive_queues {
         threads.retain(|thread| were.contains(&thread.pid));
-    } else if threads.len() > 1 && threads.len() != receive_queues {
-        return Err(refused(format!(
-            "{} threads are named napi/{ifname}-N, for {receive_queues} receive queues: some may \
-             poll an interface of the same name in another network namespace",
-            threads.len()
-        )));
+        if threads.len() < receive_queues {
+            return Err(refused(format!(
+                "{named} threads are named napi/{ifname}-N, for {receive_queues} receive queues: some may \
+                 poll an interface of the same name in another network namespace",
+            )));
+        }
     }
     Ok(threads)
 }

@@ -121,8 +121,7 @@ fn watch(
     };
     let watching = Watching::begin(&probe, &threads)?;
     let before = probe.read()?;
-    let cpu = bench.cpus(arm).map(|cpus| cpus.0);
-    let start = |kind| companions::start(&sut.host.netns, cpu, kind);
+    let start = |kind| companions::start(&sut.host.netns, bench.cpu(arm), kind);
     probe.beside = scene.beside.map(start).transpose()?;
     let flooded = probe.apps.first().filter(|_| scene.stopped).and_then(|app| app.pids.first());
     let stopped = flooded.map(|pid| stopped(*pid)).transpose()?;
@@ -191,7 +190,7 @@ fn start_program(probe: &Probe<'_>, arm: &Arm, window: Duration) -> Result<Optio
     };
     let place = Place {
         netns: &bench.topology.generator,
-        cpu: bench.cpus(arm).map(|cpus| cpus.1),
+        cpu: bench.client_cpu(arm),
         address: probe.host.address.1,
         directory: bench.topology.directory("clients")?,
     };
@@ -216,8 +215,8 @@ fn start_client(bench: &Bench, arm: &Arm, scene: &Scene, stop: &Stop) -> Result<
         Client::Tcp { .. } | Client::Parity(..) => (slots::DELIVERED, 0),
     };
     let job = Job::Client(bench.sut(arm).host.address.1.into(), client);
-    let cpu = bench.cpus(arm).map(|cpus| cpus.1);
-    let client = Process::worker(&bench.topology.generator, cpu, Nice(0), job)?;
+    let (netns, cpu) = (&bench.topology.generator, bench.client_cpu(arm));
+    let client = Process::worker(netns, cpu, Nice(0), job)?;
     let is_under_way = || (client.count(slot) >= under_way).then_some(());
     let problem = format!("the server does not answer in arm {}, without any flood", arm.name);
     let ask = || stop.check().map(|()| is_under_way());

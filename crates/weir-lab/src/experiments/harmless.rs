@@ -107,7 +107,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     ..USUAL
 };
 
-pub(super) fn is_stream(case: &str) -> bool {
+fn is_stream(case: &str) -> bool {
     case.starts_with("udp") || case.starts_with("tcp")
 }
 
@@ -115,7 +115,7 @@ fn is_paced(case: &str) -> bool {
     case.starts_with("nsd-")
 }
 
-pub(super) fn scene(ask: &Ask<'_>) -> Result<Scene> {
+fn scene(ask: &Ask<'_>) -> Result<Scene> {
     let (program, beside) = accompanied(ask.case);
     let (_, kind, how) = *PROGRAMS.iter().find(|of| of.0 == program).unwrap_or(&PROGRAMS[0]);
     let more = match how {

@@ -60,7 +60,7 @@ macro_rules! tables {
 }
 pub(super) use tables;
 
-/// weir without options, and with its gate in the driver: goals are for both.
+/// weir, and the same with its gate in the driver: goals are for both.
 pub(super) const WEIRS: List = "weir-native,weir";
 
 /// What computes on the tested CPU meanwhile: the end of a case's name.

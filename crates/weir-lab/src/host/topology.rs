@@ -195,8 +195,8 @@ impl Host {
         Ipv4Addr::new(a, b, c, last)
     }
 
-    /// Switches to threaded NAPI and puts the threads on a CPU, if one is given, at a weight. To be done again when XDP was
-    /// attached or detached, which makes new ones.
+    /// Switches to threaded NAPI and puts the threads on a CPU, if one is given, at a weight. To be done again when XDP
+    /// was attached or detached, which makes new ones.
     pub fn thread_napi(&self, cpu: Option<CpuId>, policy: SchedPolicy, nice: Nice) -> Result<()> {
         self.sysfs.write(SUT_INTERFACE, "threaded", "1")?;
         let threads = || {
