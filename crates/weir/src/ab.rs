@@ -116,7 +116,7 @@ pub fn run(args: &RunArgs, slice: Duration) -> Result<()> {
             lines.for_each(|line| console.line(&line));
         }
     }
-    Ok(())
+    console.end()
 }
 
 /// A pair of slices; `None` if a signal came first. What they say goes to the console.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use weir_bpf::printable::printable;
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::out;
 use crate::status::SCHEMA;
 
@@ -108,10 +108,19 @@ impl Console {
         self.status.print(format!("{lines}\n"))
     }
 
-    /// Waits as dropping it does; whether no line of status failed to be written, which it has told.
-    pub fn end(self) -> bool {
+    /// Waits as dropping it does.
+    ///
+    /// # Errors
+    /// If a line of status could not be written; the cause was told then.
+    pub fn end(self) -> Result<()> {
         drop(self.status);
-        !self.unwritten.load(Ordering::Relaxed)
+        if !self.unwritten.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        Err(Error::refused(
+            "what was printed on standard output is not complete",
+            "make room where it goes, and start again",
+        ))
     }
 }
 

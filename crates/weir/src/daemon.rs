@@ -521,7 +521,7 @@ impl Daemon {
                 ),
             ));
         }
-        Ok(())
+        self.console.end()
     }
 }
 

@@ -105,7 +105,7 @@ fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
         Command::Channels(args) => channels::run(&args)?,
         Command::Top(args) => channels::top::run(&args)?,
         Command::Explain(args) => explain::run(&args)?,
-        Command::Capture(args) => return Ok(capture::run(&args)?),
+        Command::Capture(args) => capture::run(&args)?,
         Command::Trace(args) => trace::run(&args)?,
         Command::Screen(args) => screening::run(&args)?,
         Command::Config(args) => match args.command {

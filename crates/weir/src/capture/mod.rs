@@ -10,7 +10,6 @@ use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use weir_bpf::filter::Filter;
@@ -51,7 +50,7 @@ const BELIEVED: Duration = Duration::from_secs(2);
 /// # Errors
 /// Without the privilege, if the interface, the filter or the file is not to be had, or if either does not last.
 /// What has been captured until then is in the file.
-pub fn run(args: &CaptureArgs) -> Result<ExitCode> {
+pub fn run(args: &CaptureArgs) -> Result<()> {
     privilege::check_for(COMMAND, &NEEDED)?;
     refuse(args)?;
     let signals = Signals::catch()?;
@@ -291,7 +290,7 @@ impl Session<'_> {
     }
 
     /// Reads what is left in the ring, ends the file, and says what there was.
-    fn end(mut self, ended: Result<Ending>, printer: Printer) -> Result<ExitCode> {
+    fn end(mut self, ended: Result<Ending>, printer: Printer) -> Result<()> {
         self.tap.detach();
         let ended = match ended {
             Ok(Ending::Packets) => Ok(Ending::Packets),
@@ -310,7 +309,7 @@ impl Session<'_> {
             Err(Error::System { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {}
             done => done?,
         }
-        Ok(if written { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        written
     }
 
     fn drain(&mut self) -> Result<()> {

@@ -9,6 +9,7 @@ use super::args::CaptureArgs;
 use super::output::Output;
 use crate::clock;
 use crate::console::Console;
+use crate::error::Result;
 
 /// Why a capture has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -95,13 +96,13 @@ impl Printer {
         ));
     }
 
-    /// What there was in all; whether all that it says on standard output was written.
+    /// What there was in all; then as [`Console::end`].
     pub fn summary(
         mut self,
         counts: &Counts,
         output: Option<&Output>,
         ended_by: Option<&Ending>,
-    ) -> bool {
+    ) -> Result<()> {
         let Counts { seen, matched, matched_bytes, dropped, paused } = *counts;
         let written = output.map(Output::packets);
         if self.json {

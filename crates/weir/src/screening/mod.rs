@@ -152,7 +152,7 @@ fn guard(args: &ScreenArgs, (path, rules): (&Path, Rules), sides: [Side<'_>; 2])
     });
     let printed = screen.print("summary");
     let left = leave(args.fail, &screen.wall, &sides);
-    served.and(printed).and(left)
+    served.and(printed).and(left).and(screen.printer.end())
 }
 
 fn options(args: &ScreenArgs) -> Options {

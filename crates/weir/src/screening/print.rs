@@ -9,7 +9,7 @@ use weir_bpf::wall::WallOutcome;
 use super::rules::Action;
 use crate::clock;
 use crate::console::{Console, event_line};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::out::safe;
 use crate::packet::Packet;
 
@@ -91,6 +91,11 @@ impl Printer {
             let left_out = std::mem::take(&mut self.left_out);
             self.say(&format!("it is read again; {left_out} lines were left out"));
         }
+    }
+
+    /// As [`Console::end`].
+    pub fn end(self) -> Result<()> {
+        self.console.end()
     }
 
     /// A message, on standard error.

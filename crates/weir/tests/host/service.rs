@@ -450,10 +450,22 @@ fn a_file_that_cannot_be_written_whole_is_not_left_in_part() {
 
 #[test]
 fn output_that_cannot_be_written_is_an_error_and_one_that_nobody_reads_is_none() {
+    /// What runs until it is stopped, here once it has said that it cannot write.
+    const TO_FULL: &str = "to_full() {
+        $weir \"$@\" >/dev/full 2>said & for each in $(seq 200); do
+            grep -q 'cannot write to standard output: No space' said && break; sleep 0.1
+        done
+        kill -INT $!; wait $!; code=$?; grep -q 'not complete; make room' said || code=99; return $code
+    }; ";
     let network = Network::new();
+    network.add_pair();
     let scratch = killed::temp_dir();
     std::fs::write(scratch.path().join("rules"), "accept udp\n").unwrap();
     for (script, code) in [
+        ("to_full run near --config /dev/null --json", 1),
+        ("to_full screen rules --in near --out near2 --fail open --json", 1),
+        ("$weir run near --config /dev/null --ab 1s --pairs 1 --json >/dev/full", 1),
+        ("timeout --preserve-status -s INT 5 $weir run near --config /dev/null | true", 0),
         ("$weir config init first >/dev/full", 1),
         ("$weir config init second | true", 0),
         ("$weir config check /nonexistent 2>/dev/full", 1),
@@ -464,10 +476,11 @@ fn output_that_cannot_be_written_is_an_error_and_one_that_nobody_reads_is_none()
         ("$weir capture -i near --count --json --duration 1s >/dev/full", 1),
     ] {
         let mut command = Command::new("bash");
-        command.args(["-o", "pipefail", "-c", script]).env("weir", WEIR);
+        command.args(["-o", "pipefail", "-c", &format!("{TO_FULL}{script}")]).env("weir", WEIR);
         command.current_dir(scratch.path());
         let output = network.near.run(|| command.output().unwrap()).unwrap();
         assert_eq!(output.status.code(), Some(code), "{script}: {output:?}");
+        network.assert_untouched();
     }
 }
 
