@@ -150,7 +150,7 @@ impl Wall {
     /// Whether it would replace a wall that stands at the same place.
     fn replaces_at(&self, links: &Links, (ifindex, ifname): &(IfIndex, &str)) -> Result<bool> {
         if self.in_driver {
-            return match xdp_at(*ifindex)? {
+            return match in_driver(*ifindex)? {
                 Some(false) => Err(Error::refused(
                     format!("another XDP program is attached to {ifname}"),
                     "remove it, or use `--attach tc`",
@@ -451,7 +451,7 @@ pub fn clear(ifindex: IfIndex, ifname: &str) -> Result<bool> {
 }
 
 fn clear_driver(ifindex: IfIndex, ifname: &str) -> Result<bool> {
-    let found = xdp_at(ifindex)? == Some(true);
+    let found = in_driver(ifindex)? == Some(true);
     if found {
         set_xdp(-1, ifindex).map_err(|source| not_cleared(ifname, source))?;
     }
@@ -473,7 +473,10 @@ fn not_cleared(ifname: &str, source: io::Error) -> Error {
 }
 
 /// Whether the XDP program of an interface is a wall; none if there is none.
-fn xdp_at(ifindex: IfIndex) -> Result<Option<bool>> {
+///
+/// # Errors
+/// When the kernel does not answer.
+pub fn in_driver(ifindex: IfIndex) -> Result<Option<bool>> {
     let attached = Links::open()?.xdp(ifindex)?;
     Ok(attached.map(|xdp| Program::of(xdp.prog_id).is_wall()))
 }

@@ -34,6 +34,7 @@ use self::rejections::Rejections;
 use self::rules::{Action, Rules};
 use self::sides::Sides;
 use crate::choice::Forward;
+use crate::company;
 use crate::error::{Error, Result};
 use crate::named_file;
 use crate::out;
@@ -109,6 +110,11 @@ fn sides<'a>(args: &ScreenArgs, names: [&'a str; 2]) -> Result<[Side<'a>; 2]> {
                 format!("packets of {name} have no Ethernet header, and the wall knows no other"),
                 "name Ethernet interfaces; `ip link` lists them (link/ether)",
             ));
+        }
+        if args.attach == Place::Native && wall::in_driver(ifindex)? == Some(false) {
+            let at_tc = company::at_tc(args.forward == Forward::Xdp);
+            let beside = format!("run the screen beside it with {at_tc}");
+            company::refuse_other(&links, ifindex, name, &beside)?;
         }
     }
     Ok(sides)

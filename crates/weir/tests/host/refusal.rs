@@ -39,6 +39,8 @@ fn detach(network: &Network, program: &mut DoNothing) {
 #[test]
 fn another_xdp_program_is_named_and_never_replaced() {
     let network = Network::new();
+    network.add_pair();
+    let rules = ConfigFile::new("screen-beside", "drop\n");
     let mut other = DoNothing::load().unwrap();
     for (mode, name) in [(AttachMode::Native, "native"), (AttachMode::Generic, "generic")] {
         network.near.run(|| other.attach(network.ifindex, NEAR, mode)).unwrap().unwrap();
@@ -60,6 +62,10 @@ fn another_xdp_program_is_named_and_never_replaced() {
         let capture = ["capture", "-i", NEAR, "--attach", "native", "--count"];
         let refusal = failure(&network.weir(&capture), 1);
         assert!(refusal.contains(&format!("weir_nothing (id {before}, {name}")), "{refusal}");
+        let screen = ["screen", rules.path(), "--in", NEAR, "--out", NEAR2, "--attach", "native"];
+        let refusal = failure(&network.weir(&screen), 1);
+        let named = refusal.contains(&format!("weir_nothing (id {before}, {name}"));
+        assert!(named && refusal.contains("screen beside it with `--attach tc`"), "{refusal}");
         // At tc there is no fast path, and both options together are refused.
         let refusal = failure(&network.weir(&["run", NEAR, "--forward", "xdp"]), 1);
         assert!(
