@@ -129,6 +129,11 @@ impl RunDir {
         SystemTime::now().duration_since(written).ok()
     }
 
+    /// Whether another file has room; not every file system tells.
+    pub fn has_room(&self) -> bool {
+        rustix::fs::fstatvfs(&self.fd).map_or(true, |of| of.f_blocks == 0 || of.f_bavail > 0)
+    }
+
     /// Replaces a file: readers see the old contents or the new, never a part. A file has one writer
     /// at a time: whoever holds the interface's lock.
     ///

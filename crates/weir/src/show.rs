@@ -103,11 +103,13 @@ impl Standing {
         let left = overview.walls.iter().flatten().filter(|wall| wall.screen_pid.is_none());
         wrong.extend(left.map(wall_text));
         let names: Vec<&str> = running.iter().map(|each| each.interface.as_str()).collect();
+        let starting = running.iter().filter(|status| status.starts()).count();
+        let state = if wrong.len() == starting { "starting" } else { "degraded" };
         let (code, text) = match (running.is_empty(), wrong.is_empty()) {
             (true, true) => (3, "weir does not run".into()),
             (true, false) => (3, format!("weir does not run; {}", wrong.join("; "))),
             (false, true) => (0, format!("protected: {}", names.join(", "))),
-            (false, false) => (1, format!("degraded: {}", wrong.join("; "))),
+            (false, false) => (1, format!("{state}: {}", wrong.join("; "))),
         };
         Self { code, text }
     }
@@ -117,6 +119,9 @@ impl Standing {
 fn shortcoming(status: &InterfaceStatus) -> Option<String> {
     if let Some(silent) = status.silent_for {
         return Some(format!("its daemon has reported nothing for {} s", silent.as_secs()));
+    }
+    if status.starts() {
+        return Some("its daemon does not protect it yet".into());
     }
     if status.policy != Policy::On {
         return Some("its policy discards nothing".into());
@@ -191,6 +196,7 @@ fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<(
     let unprotected = status.unprotected();
     let state = match &unprotected {
         Some(loss) => loss,
+        None if status.starts() => "starting",
         None if status.running => "protected",
         None => "not running any more",
     };

@@ -38,6 +38,9 @@ pub const SCHEMA: u32 = 1;
 /// A daemon reports each second; one that has not for so long does not in time.
 const SILENT: Duration = Duration::from_secs(5);
 
+/// So long after its last knob, one that has room for a status and has published none does not start any more.
+const STARTING_MAX: Duration = Duration::from_secs(60);
+
 /// One protected interface.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct InterfaceStatus {
@@ -273,6 +276,16 @@ impl InterfaceStatus {
         dir.rewrite(&name, PRIVATE, &text)
     }
 
+    /// Whether its daemon, if that runs, publishes it in time.
+    pub fn reports(&self) -> bool {
+        self.silent_for.is_none() && !self.starts()
+    }
+
+    /// Whether its daemon is still to publish the first one.
+    pub fn starts(&self) -> bool {
+        self.running && self.attach.is_none() && self.silent_for.is_none()
+    }
+
     /// Whether its gate may discard anything.
     pub fn discards(&self) -> bool {
         self.policy == Policy::On
@@ -321,12 +334,14 @@ impl InterfaceStatus {
             None => Ok(all),
             Some(Self { interface, .. }) => Err(Error::refused(
                 format!("the daemon that protects {interface} has not written its status yet"),
-                format!("see whether there is room for it: `df {RUN_DIR}`"),
+                format!(
+                    "wait while it starts, and see whether there is room for it: `df {RUN_DIR}`"
+                ),
             )),
         }
     }
 
-    /// Of an interface whose daemon runs and has published nothing, for long: there was no room.
+    /// Of an interface whose daemon runs and has published nothing, for long: it starts, or there was no room.
     fn unpublished(dir: &RunDir, key: &Key) -> Option<Self> {
         let silent_for = dir.age(&key.state_file()).filter(|age| *age >= SILENT)?;
         let state = State::read(dir, key).ok()??;
@@ -335,7 +350,7 @@ impl InterfaceStatus {
         Some(Self {
             schema: SCHEMA,
             running: true,
-            silent_for: Some(silent_for),
+            silent_for: (silent_for >= STARTING_MAX || !dir.has_room()).then_some(silent_for),
             pid,
             interface: state.interface,
             ifindex: key.ifindex,

@@ -168,7 +168,7 @@ impl Looker {
 
     /// What two looks say, and the facts of now.
     pub fn reading(mut self, earlier: &Sample, later: &Sample) -> Reading {
-        for silent in later.running.iter().filter(|each| each.silent_for.is_some()) {
+        for silent in later.running.iter().filter(|each| !each.reports()) {
             let name = &silent.interface;
             self.unseen
                 .insert(format!("{RUNNING} on {name}: its daemon reports nothing, `weir status`"));
@@ -180,8 +180,7 @@ impl Looker {
         // The first is printed.
         let mut unseen: Vec<String> = self.unseen.into_iter().collect();
         unseen.sort_by_key(|each| !each.starts_with(RUNNING));
-        let protects =
-            |each: &&InterfaceStatus| each.policy == Policy::On && each.silent_for.is_none();
+        let protects = |each: &&InterfaceStatus| each.policy == Policy::On && each.reports();
         let protected = later.running.iter().filter(protects);
         let lacks = features::lacks().into_iter();
         Reading {

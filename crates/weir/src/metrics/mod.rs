@@ -24,7 +24,9 @@ type Values<T> = fn(&InterfaceStatus) -> Vec<(Labels, T)>;
 
 /// Families of gauges, in the order in which they are printed: name, help, values.
 const GAUGES: [(&str, &str, Values<f64>); 9] = [
-    ("protected", "1 while a daemon protects the interface", |status| one(yes(status.running))),
+    ("protected", "1 while a daemon protects the interface", |status| {
+        one(yes(status.running && !status.starts()))
+    }),
     (
         "discarding",
         "1 while its gate may discard: the policy is on, nothing diverts its packets, and they come to it",

@@ -496,6 +496,28 @@ fn a_daemon_that_reports_nothing_is_said_to() {
     network.assert_left_untouched_by(daemon);
 }
 
+#[test]
+fn a_daemon_that_has_not_reported_yet_is_said_to_start() {
+    let network = Network::new();
+    let mut command = Command::new(WEIR);
+    command.args(["run", NEAR, "--quiet"]).args(NO_CONFIG).stderr(Stdio::null());
+    let mut daemon = network.near.run(|| Owned::start(&mut command)).unwrap();
+    let recorded = || network.files().iter().any(|name| name.ends_with(".state.json"));
+    wait_until("it has begun", recorded);
+    daemon.signal(Signal::STOP);
+    let said = || String::from_utf8(network.weir(&["status", "--check"]).stdout).unwrap();
+    wait_until("it is seen", || !said().starts_with("weir does not run"));
+    assert_eq!(said(), "starting: near: its daemon does not protect it yet\n");
+    let text = network.says(&["status"]);
+    assert!(text.contains("\nnear  starting\n") && !text.contains("degraded"), "{text}");
+    assert_eq!(network.interface_status()["silent_secs"], Value::Null);
+    daemon.signal(Signal::CONT);
+    wait_until("it protects", || said() == "protected: near\n");
+    daemon.signal(Signal::TERM);
+    assert!(daemon.end().success());
+    network.assert_untouched();
+}
+
 /// Whose an address is, and what diverts its packets, may have changed since.
 #[test]
 fn the_gate_of_a_daemon_that_is_stopped_passes_everything_after_a_while() {
