@@ -71,6 +71,7 @@ mod threads;
 mod trace;
 mod walls;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -82,7 +83,14 @@ use crate::console::Console;
 
 fn main() -> ExitCode {
     let done = match Cli::try_parse() {
-        Ok(cli) => dispatch(cli.command),
+        Ok(cli) => {
+            if !Path::new("/proc/self").exists() {
+                out::say(
+                    "weir: /proc is missing, and most of what weir looks at; `mount -t proc proc /proc`",
+                );
+            }
+            dispatch(cli.command)
+        }
         Err(mistake) if mistake.use_stderr() => mistake.exit(),
         Err(help) => out::or_gone(help.print()).map(|_| ExitCode::SUCCESS).map_err(Into::into),
     };

@@ -268,3 +268,16 @@ fn arguments_that_are_not_utf_8_are_refused_and_a_file_may_have_such_a_name() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(1) && said.contains("No such file"), "{said}");
 }
+
+#[test]
+fn without_proc_it_is_said_how_to_have_it() {
+    let network = Network::new();
+    for arguments in ["status", "status --check", "channels", "run near --ab 1s", "explain x"] {
+        let mut command = Command::new("unshare");
+        let script = format!("umount -l /proc && exec {WEIR} {arguments}");
+        command.args(["--mount", "sh", "-c", &script]);
+        let output = network.near.run(|| command.output().unwrap()).unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("`mount -t proc proc /proc`"), "{arguments}: {said}");
+    }
+}
