@@ -233,18 +233,24 @@ fn run_plans(
     let store = |plan| Store::new(which.out.as_deref(), &name(plan));
     let mut stores: Vec<Store> = plans.iter().map(store).collect();
     for (plan, store) in plans.iter().zip(&mut stores) {
-        let run =
-            lab::run(plan, store, stop).map_err(|error| match (stop.check(), &which.out) {
+        let done = lab::run(plan, store, stop).and_then(|run| Ok((store.finish(&run)?, run)));
+        let (wrote, run) = done.map_err(|error| {
+            let goes_on = which.out.as_ref().map(|dir| {
+                let seed = plan.random.map(|seed| format!(" with --seed {seed}"));
+                let again = format!("the same command{}", seed.unwrap_or_default());
+                format!("{again} goes on with the trials in {}", dir.display())
+            });
+            match (stop.check(), goes_on) {
+                (Ok(()), Some(goes_on)) if store.is_unfinished() => {
+                    Error::Unfinished(Box::new(error), goes_on)
+                }
                 (Ok(()), _) => error,
                 // What fails because the user stops the run is reported as stopped.
                 (Err(interrupted), None) => interrupted,
-                (Err(_), Some(dir)) => {
-                    let seed = plan.random.map(|seed| format!(" with --seed {seed}"));
-                    let again = format!("the same command{}", seed.unwrap_or_default());
-                    Error::Stopped(format!("{again} goes on with the trials in {}", dir.display()))
-                }
-            })?;
-        if let Some(path) = store.finish(&run)? {
+                (Err(_), Some(goes_on)) => Error::Stopped(goes_on),
+            }
+        })?;
+        if let Some(path) = wrote {
             eprintln!("wrote {}", path.display());
         }
         each(plan, run)?;

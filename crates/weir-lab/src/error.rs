@@ -14,6 +14,9 @@ pub enum Error {
     /// The same, of a run whose trials are kept: which command goes on.
     #[error("interrupted; everything that the lab made has been removed; {0}")]
     Stopped(String),
+    /// Something else, of a run whose trials are kept.
+    #[error("{0}; once that is mended, {1}")]
+    Unfinished(Box<Self>, String),
 }
 
 impl Error {

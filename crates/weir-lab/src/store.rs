@@ -92,6 +92,11 @@ impl Store {
         Ok(false)
     }
 
+    /// Whether it has begun, and is not whole.
+    pub fn is_unfinished(&self) -> bool {
+        self.partial.is_some()
+    }
+
     /// Keeps a trial; or an arm and what ran where in it, as an array, which no trial is.
     pub fn keep(&mut self, kept: &impl Serialize) -> Result<()> {
         let Some((path, (file, _))) = self.path.as_ref().zip(self.partial.as_mut()) else {
@@ -103,12 +108,14 @@ impl Store {
 
     /// Writes the whole result. Returns its path, if it was not there.
     pub fn finish(&mut self, run: &Run) -> Result<Option<PathBuf>> {
-        let Some((path, (file, first))) = self.path.as_ref().zip(self.partial.take()) else {
+        let Some((path, (file, first))) = self.path.as_ref().zip(self.partial.as_ref()) else {
             return Ok(None);
         };
         let whole = path.with_extension("json");
         write_whole(&whole, &run.to_json()?)?;
-        file.set_len(first).map_err(cannot("shorten", path.with_extension("partial").display()))?;
+        file.set_len(*first)
+            .map_err(cannot("shorten", path.with_extension("partial").display()))?;
+        self.partial = None;
         Ok(Some(whole))
     }
 

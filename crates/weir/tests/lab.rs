@@ -231,6 +231,21 @@ fn a_run_that_is_stopped_removes_everything_and_goes_on_later() {
 }
 
 #[test]
+fn a_run_whose_disk_is_full_says_how_it_goes_on() {
+    let _alone = Cpus::take();
+    let out = killed::temp_dir();
+    let script = r#"mount -t tmpfs -o size=8k none "$dir" && exec "$weir" "$@""#;
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh", "lab", "run", "udp-overload", "--quick"]);
+    command.args(["--seconds=0.05", "--rates=50k", "--cases=recv", "--no-warm-up"]);
+    command.args(["--repeats=100", "--arms=threaded", "--out"]).arg(out.path());
+    let output = command.env("dir", out.path()).env("weir", WEIR).output().unwrap();
+    let said = failure(&output, 1);
+    let goes_on = format!("the same command goes on with the trials in {}", out.path().display());
+    assert!(said.contains("No space left") && said.contains(&goes_on), "{said}");
+}
+
+#[test]
 fn of_several_experiments_those_that_were_measured_are_not_measured_again() {
     let _alone = Cpus::take();
     let out = killed::temp_dir();
