@@ -172,11 +172,11 @@ static __always_inline void survey_bucket(struct survey *survey, __u64 bucket,
 }
 
 /*
- * What a socket is bound and connected to, in 32 bits: tells it from another
- * that lies where it lay. The kernel gives the memory of a closed socket to a
- * new one, whose bucket may be the same.
+ * What a socket is bound and connected to, in 32 bits, and in which network
+ * namespace: tells it from another that lies where it lay. The kernel gives the
+ * memory of a closed socket to a new one, whose bucket may be the same.
  */
-static __always_inline __u32 udp_socket_tag(const struct sock *sk)
+static __always_inline __u32 udp_socket_tag(const struct sock *sk, __u64 net)
 {
 	const struct sock_common *common = &sk->__sk_common;
 	__u64 tag = kernel_read(common, skc_portpair), only_v6;
@@ -189,8 +189,8 @@ static __always_inline __u32 udp_socket_tag(const struct sock *sk)
 		only_v6 = BPF_CORE_READ_BITFIELD_PROBED(common, skc_ipv6only);
 	tag |= (__u64)kernel_read(common, skc_rcv_saddr) << 32;
 	family = kernel_read(common, skc_family);
-	tag = hash_add(tag, (__u32)kernel_read(common, skc_bound_dev_if) |
-				    (__u64)family << 32 | only_v6 << 48);
+	tag = hash_add(tag ^ net, (__u32)kernel_read(common, skc_bound_dev_if) |
+					  (__u64)family << 32 | only_v6 << 48);
 	if (family == AF_INET6) {
 		bpf_core_read(&words, sizeof(words),
 			      &common->skc_v6_rcv_saddr.in6_u.u6_addr32);
@@ -249,7 +249,7 @@ __noinline bool udp_is_alone(__u64 address, struct weir_destination *entry)
 		return false;
 	entry->sock = address;
 	entry->bucket = bucket;
-	entry->sock_tag = udp_socket_tag(sk);
+	entry->sock_tag = udp_socket_tag(sk, net);
 	return true;
 }
 
@@ -261,6 +261,7 @@ __noinline bool udp_is_alone(__u64 address, struct weir_destination *entry)
 __noinline bool udp_is_still_alone(const struct weir_destination *entry)
 {
 	const struct sock *sk;
+	__u64 net;
 
 	if (!entry || !entry->sock || entry->connected ||
 	    entry->generation != interface.generation ||
@@ -268,10 +269,10 @@ __noinline bool udp_is_still_alone(const struct weir_destination *entry)
 	      DEFECT(ALONE_FOREVER)))
 		return false;
 	sk = kernel_cast(entry->sock, struct sock);
-	return (udp_socket_tag(sk) == entry->sock_tag ||
+	net = kernel_address(sk, __sk_common.skc_net.net);
+	return (udp_socket_tag(sk, net) == entry->sock_tag ||
 		DEFECT(PLACE_IS_ENOUGH)) &&
-	       !udp_lookup_is_steered(
-		       kernel_address(sk, __sk_common.skc_net.net));
+	       !udp_lookup_is_steered(net);
 }
 
 /*
