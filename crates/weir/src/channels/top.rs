@@ -101,14 +101,15 @@ fn input(observed: &Observed) -> String {
     )
 }
 
-/// A terminal, or a file that gets one view below the other.
+/// A terminal, or a file that gets one view below the other, as does a terminal that knows no cursor.
 struct Screen {
     is_terminal: bool,
 }
 
 impl Screen {
     fn enter() -> Result<Self> {
-        let is_terminal = isatty(io::stdout());
+        let is_dumb = std::env::var_os("TERM").is_some_and(|name| name == "dumb");
+        let is_terminal = isatty(io::stdout()) && !is_dumb;
         if is_terminal {
             let failed = |error| Error::system("write to the terminal", error);
             io::stdout().lock().write_all(ENTER.as_bytes()).map_err(failed)?;

@@ -38,9 +38,13 @@ impl Terminal {
     }
 
     fn start(&self, network: &Network, arguments: &[&str]) -> Owned {
+        self.start_as("xterm", network, arguments)
+    }
+
+    fn start_as(&self, name: &str, network: &Network, arguments: &[&str]) -> Owned {
         let stdio = || Stdio::from(self.end.try_clone().unwrap());
         let mut command = Command::new(WEIR);
-        command.args(arguments).stdin(stdio()).stdout(stdio()).stderr(stdio());
+        command.args(arguments).env("TERM", name).stdin(stdio()).stdout(stdio()).stderr(stdio());
         network.near.run(|| Owned::start(&mut command)).unwrap()
     }
 
@@ -145,4 +149,16 @@ fn a_name_of_wide_characters_fits_into_the_terminal() {
     let columns = line.chars().map(|each| if each == '\u{6f22}' { 2 } else { 1 }).sum::<usize>();
     assert!(columns <= 20, "{columns} columns: {line:?}");
     daemon.interrupt();
+}
+
+#[test]
+fn a_terminal_that_knows_no_cursor_is_told_nothing_of_it() {
+    let (network, daemon) = protected(&[]);
+    let terminal = Terminal::new();
+    let mut top = terminal.start_as("dumb", &network, &["top", "--interval", "300ms", "--count=2"]);
+    assert!(top.wait().unwrap().success());
+    let views = || terminal.text().matches("near: policy on").count() == 2;
+    wait_until("two views are shown", views);
+    assert!(!terminal.text().contains('\x1b'), "{}", terminal.text());
+    network.assert_left_untouched_by(daemon);
 }
