@@ -108,6 +108,11 @@ impl Console {
         self.status.print(format!("{lines}\n"))
     }
 
+    /// Whether somebody gets the lines of status, as far as is known.
+    pub fn is_read(&self) -> bool {
+        !self.status.unread.load(Ordering::Relaxed)
+    }
+
     /// Waits as dropping it does.
     ///
     /// # Errors
@@ -138,6 +143,8 @@ struct Printer {
     lines: Option<SyncSender<String>>,
     /// Disconnected once everything is printed.
     printing: Receiver<()>,
+    /// The last line could not be written, or nobody reads any more.
+    unread: Arc<AtomicBool>,
 }
 
 impl Printer {
@@ -148,12 +155,16 @@ impl Printer {
     ) -> Self {
         let (lines, waiting) = sync_channel::<String>(WAITING_MAX);
         let (prints, printing) = channel::<()>();
+        let unread = Arc::<AtomicBool>::default();
+        let noted = Arc::clone(&unread);
         let print = move || {
             let _prints = prints;
             let mut fails = false;
             for line in waiting {
                 let written = stream.write_all(line.as_bytes()).and_then(|()| stream.flush());
-                match out::or_gone(written) {
+                let written = out::or_gone(written);
+                noted.store(!matches!(written, Ok(true)), Ordering::Relaxed);
+                match written {
                     Ok(_) => fails = false,
                     Err(_) if fails => {}
                     Err(error) => {
@@ -164,7 +175,7 @@ impl Printer {
             }
         };
         let printing_begins = thread::Builder::new().name("weir-console".into()).spawn(print);
-        Self { lines: printing_begins.ok().map(|_| lines), printing }
+        Self { lines: printing_begins.ok().map(|_| lines), printing, unread }
     }
 
     /// Not if the reader is behind.

@@ -225,6 +225,9 @@ impl Session<'_> {
                 next_line = (next_line + LINE).max(now);
                 self.check_interface()?;
                 printer.line(&self.tap.counts()?);
+                if self.args.count && !printer.is_read() {
+                    return Ok(Ending::Signal);
+                }
             }
             let over = self.args.duration.map(|duration| begun + duration);
             if over.is_some_and(|over| now >= over) {

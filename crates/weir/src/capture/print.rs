@@ -15,7 +15,7 @@ use crate::error::Result;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ending {
-    /// It was told to.
+    /// It was told to; or it was to count for somebody who has gone.
     Signal,
     /// There were as many packets as were wanted.
     Packets,
@@ -94,6 +94,11 @@ impl Printer {
             clock::time(at),
             matched_bytes_per_second as f64 * 8e-6,
         ));
+    }
+
+    /// As [`Console::is_read`].
+    pub fn is_read(&self) -> bool {
+        self.console.is_read()
     }
 
     /// What there was in all; then as [`Console::end`].

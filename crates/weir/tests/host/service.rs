@@ -466,6 +466,8 @@ fn output_that_cannot_be_written_is_an_error_and_one_that_nobody_reads_is_none()
         ("to_full screen rules --in near --out near2 --fail open --json", 1),
         ("$weir run near --config /dev/null --ab 1s --pairs 1 --json >/dev/full", 1),
         ("timeout --preserve-status -s INT 5 $weir run near --config /dev/null | true", 0),
+        ("timeout 20 $weir capture -i near --count >/dev/full", 1),
+        ("timeout 20 $weir capture -i near --count | head -1", 0),
         ("$weir config init first >/dev/full", 1),
         ("$weir config init second | true", 0),
         ("$weir config check /nonexistent 2>/dev/full", 1),
