@@ -11,6 +11,50 @@
 #include "parse.h"
 #include "shared.h"
 
+#define IPPROTO_VRRP 112
+#define PORT_BFD 3784 /* of a single hop (RFC 5881) */
+
+/* Groups that no router forwards to: 224.0.0.0/24, and ff02::/16, whatever its
+ * flags (RFC 5771, section 4; RFC 4291, section 2.7). */
+static __always_inline bool is_link_group4(__be32 address_be)
+{
+	return (address_be & bpf_htonl(0xffffff00)) == bpf_htonl(0xe0000000);
+}
+
+static __always_inline bool is_link_group6(const __u8 *address)
+{
+	return address[0] == 0xff && (address[1] & 0xf) == 2;
+}
+
+/*
+ * What routers tell each other (VRRP, OSPF, PIM, BFD, ...): to a group of the
+ * link, or what its receivers take from neighbours alone. One that misses it
+ * takes over another's addresses, or routes around it.
+ */
+static __always_inline bool
+is_between_routers(struct cursor cursor, __u8 protocol, __u8 ttl, bool to_link)
+{
+	struct udphdr *udp;
+
+	switch (protocol) {
+	case IPPROTO_UDP:
+		udp = cursor_take(&cursor, sizeof(*udp));
+		return ttl == TTL_ON_LINK && udp &&
+		       udp->dest == bpf_htons(PORT_BFD);
+	case IPPROTO_VRRP:
+		return ttl == TTL_ON_LINK;
+	case IPPROTO_ICMP:
+	case IPPROTO_ICMPV6:
+	case IPPROTO_TCP:
+	case IPPROTO_FRAGMENT:
+	case IPPROTO_ROUTING:
+	case IPPROTO_DSTOPTS:
+		return false;
+	default:
+		return to_link;
+	}
+}
+
 /* Neighbour discovery or MLD, which goes behind one hop-by-hop option. */
 static __always_inline bool is_control6(struct cursor cursor)
 {
@@ -28,6 +72,9 @@ static __always_inline bool is_control6(struct cursor cursor)
 			return false;
 		next = options->nexthdr;
 	}
+	if (is_between_routers(cursor, next, ip6->hop_limit,
+			       is_link_group6(ip6->daddr.in6_u.u6_addr8)))
+		return true;
 	icmp = cursor_take(&cursor, sizeof(*icmp));
 	if (next != IPPROTO_ICMPV6 || !icmp)
 		return false;
@@ -38,7 +85,7 @@ static __always_inline bool is_control6(struct cursor cursor)
 
 /*
  * The class that no limit holds for: every ethertype but IP's (ARP, LACP,
- * STP, ...), behind VLAN tags too, and IP's own neighbours and groups.
+ * STP, ...), behind VLAN tags too, and IP's own neighbours, groups and routers.
  */
 static __always_inline bool is_control(struct cursor cursor)
 {
@@ -53,8 +100,12 @@ static __always_inline bool is_control(struct cursor cursor)
 	if (flow.ethertype_be != bpf_htons(ETH_P_IP))
 		return true;
 	ip4 = cursor_take(&cursor, sizeof(*ip4));
-	return ip4 && ip4->protocol == IPPROTO_IGMP &&
-	       igmp_reason(ip4->ttl, ip4->daddr) == WEIR_REASON_GROUP;
+	if (!ip4)
+		return false;
+	if (ip4->protocol == IPPROTO_IGMP)
+		return igmp_reason(ip4->ttl, ip4->daddr) == WEIR_REASON_GROUP;
+	return is_between_routers(cursor, ip4->protocol, ip4->ttl,
+				  is_link_group4(ip4->daddr));
 }
 
 /*

@@ -314,3 +314,51 @@ fn an_skb_past_the_limit_is_discarded() {
     wait_until("they pass", || bench.count(Reason::UdpNoSocket) == 5);
     assert_eq!(bench.count(Reason::CpuShare), 5);
 }
+
+/// A router that missed its neighbours' hellos would take over their addresses (VRRP), or route around
+/// them (OSPF, BFD).
+#[test]
+fn what_routers_tell_each_other_passes_the_limit() {
+    const BFD: u16 = 3784;
+    const OSPF: u8 = 89;
+    const VRRP: u8 = 112;
+    const GRE: u8 = 47;
+    const UDP: u8 = 17;
+    let mut bench = Bench::new(AttachMode::Tcx);
+    bench.gate.limit_input(Some(Permille(0)));
+    let judge = |to: &str, ttl, protocol: u8| {
+        let packet = bench.network.of_protocol(to, ttl, protocol);
+        bench.network.judge(&bench.gate, &packet)
+    };
+    for (to, ttl, protocol) in [
+        ("224.0.0.5", 1, OSPF),
+        ("224.0.0.18", 255, VRRP),
+        (NEAR_IP4, 255, VRRP),
+        ("ff02::5", 1, OSPF),
+        ("ff02::12", 255, VRRP),
+        ("fe80::1", 255, VRRP),
+    ] {
+        assert_ne!(judge(to, ttl, protocol), Reason::CpuShare, "{to} {protocol}");
+    }
+    for (to, ttl, port, passes) in [
+        (NEAR_IP4, 255, BFD, true),
+        ("fe80::1", 255, BFD, true),
+        (NEAR_IP4, 254, BFD, false),
+        (NEAR_IP4, 255, CLOSED_PORT, false),
+    ] {
+        let packet = bench.network.datagram_of_ttl(to, ttl, port);
+        let reason = bench.network.judge(&bench.gate, &packet);
+        assert_eq!(reason != Reason::CpuShare, passes, "{to} {ttl} {port}");
+    }
+    // From afar, or no routers' protocol.
+    for (to, ttl, protocol) in [
+        (NEAR_IP4, 254, VRRP),
+        (NEAR_IP4, 1, OSPF),
+        ("224.0.1.1", 1, OSPF),
+        ("ff05::5", 1, OSPF),
+        (NEAR_IP4, 255, GRE),
+        ("224.0.0.5", 1, UDP),
+    ] {
+        assert_eq!(judge(to, ttl, protocol), Reason::CpuShare, "{to} {protocol}");
+    }
+}

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use etherparse::{IpHeaders, PacketBuilder, PacketBuilderStep, TcpHeader};
+use etherparse::{IpHeaders, IpNumber, PacketBuilder, PacketBuilderStep, TcpHeader};
 use weir_bpf::attach::AttachMode;
 use weir_bpf::gate::{Gate, Policy, QueueProbe};
 use weir_bpf::sys::ethtool;
@@ -142,26 +142,43 @@ impl Network {
 
     /// A datagram of the peer's, as it comes by Ethernet.
     pub fn datagram(&self, to: &str, port: u16, payload: &[u8]) -> Vec<u8> {
-        let to: IpAddr = to.parse().unwrap();
-        let from = if to.is_ipv4() { FAR_IP4 } else { FAR_IP6 };
         let mut packet = Vec::new();
-        let builder = self.packet(from.parse().unwrap(), to).udp(40_000, port);
-        builder.write(&mut packet, payload).unwrap();
+        self.to(to, 64).udp(40_000, port).write(&mut packet, payload).unwrap();
         packet
     }
 
     /// A TCP segment without data.
     pub fn segment(&self, from: IpAddr, to: IpAddr, header: TcpHeader) -> Vec<u8> {
         let mut packet = Vec::new();
-        self.packet(from, to).tcp_header(header).write(&mut packet, &[]).unwrap();
+        self.packet(from, to, 64).tcp_header(header).write(&mut packet, &[]).unwrap();
         packet
     }
 
-    fn packet(&self, from: IpAddr, to: IpAddr) -> PacketBuilderStep<IpHeaders> {
+    /// The same with a hop limit.
+    pub fn datagram_of_ttl(&self, to: &str, ttl: u8, port: u16) -> Vec<u8> {
+        let mut packet = Vec::new();
+        self.to(to, ttl).udp(40_000, port).write(&mut packet, &[0; 24]).unwrap();
+        packet
+    }
+
+    /// A packet of the peer's, of any protocol.
+    pub fn of_protocol(&self, to: &str, ttl: u8, protocol: u8) -> Vec<u8> {
+        let mut packet = Vec::new();
+        self.to(to, ttl).write(&mut packet, IpNumber(protocol), &[0; 40]).unwrap();
+        packet
+    }
+
+    fn to(&self, to: &str, ttl: u8) -> PacketBuilderStep<IpHeaders> {
+        let to: IpAddr = to.parse().unwrap();
+        let from = if to.is_ipv4() { FAR_IP4 } else { FAR_IP6 };
+        self.packet(from.parse().unwrap(), to, ttl)
+    }
+
+    fn packet(&self, from: IpAddr, to: IpAddr, ttl: u8) -> PacketBuilderStep<IpHeaders> {
         let builder = PacketBuilder::ethernet2(self.far_mac.0, self.near_mac.0);
         match (from, to) {
-            (IpAddr::V4(from), IpAddr::V4(to)) => builder.ipv4(from.octets(), to.octets(), 64),
-            (IpAddr::V6(from), IpAddr::V6(to)) => builder.ipv6(from.octets(), to.octets(), 64),
+            (IpAddr::V4(from), IpAddr::V4(to)) => builder.ipv4(from.octets(), to.octets(), ttl),
+            (IpAddr::V6(from), IpAddr::V6(to)) => builder.ipv6(from.octets(), to.octets(), ttl),
             _ => unreachable!("one family"),
         }
     }
