@@ -52,6 +52,8 @@ pub struct TcpStats {
     pub request_drops: u64,
     /// Segments dropped at a connection whose backlog was full.
     pub backlog_drops: u64,
+    /// Handshakes that their client has reset, as a load balancer's checks do.
+    pub handshake_resets: u64,
 }
 
 /// The namespace's TCP.
@@ -123,6 +125,7 @@ fn parse_tcp(snmp: &str, netstat: &str) -> Result<TcpStats> {
         listen_overflows: extended.number("ListenOverflows")?,
         request_drops: extended.number("TCPReqQFullDrop")?,
         backlog_drops: extended.number("TCPBacklogDrop")?,
+        handshake_resets: extended.number("EmbryonicRsts")?,
     })
 }
 
@@ -265,7 +268,7 @@ UdpLite6InDatagrams             \t91
     fn tcp_is_in_two_files() {
         let snmp = "Tcp: RtoAlgorithm InSegs OutSegs InErrs\nTcp: 1 5 6 9\n";
         let netstat = "TcpExt: SyncookiesSent ListenOverflows ListenDrops TCPBacklogDrop \
-                       TCPReqQFullDrop\nTcpExt: 7 10 8 9 11\n";
+                       TCPReqQFullDrop EmbryonicRsts\nTcpExt: 7 10 8 9 11 12\n";
         let expected = TcpStats {
             in_segs: 5,
             syn_cookies_sent: 7,
@@ -273,6 +276,7 @@ UdpLite6InDatagrams             \t91
             listen_overflows: 10,
             request_drops: 11,
             backlog_drops: 9,
+            handshake_resets: 12,
         };
         assert_eq!(parse_tcp(snmp, netstat).unwrap(), expected);
         let error = parse_tcp(snmp, &netstat.replace("Sent", "")).unwrap_err().to_string();

@@ -133,6 +133,7 @@ impl<'a> Between<'a> {
             cookies_per_sec: of(|tcp| tcp.syn_cookies_sent),
             request_drops_per_sec: self.rate(0, requests_dropped(&before, &after)),
             accept_queue_full_per_sec: of(|tcp| tcp.listen_overflows),
+            handshake_resets_per_sec: of(|tcp| tcp.handshake_resets),
             syncookies: sysctl::read("net/ipv4/tcp_syncookies"),
         })
     }

@@ -129,6 +129,8 @@ pub struct TcpReading {
     pub syncookies: Option<u64>,
     /// Connections that found the accept queue full.
     pub accept_queue_full_per_sec: f64,
+    /// Handshakes that their client has reset.
+    pub handshake_resets_per_sec: f64,
 }
 
 /// A UDP socket or a TCP listener.

@@ -16,7 +16,7 @@ pub(super) fn notes(reading: &Reading, losses: &Losses, findings: &[Finding]) ->
         protected(reading),
         reading.hindrance(best),
         best.and_then(other_xdp),
-        best.and_then(native_cost),
+        best.filter(|each| !reading.protected.contains(&each.name)).and_then(native_cost),
         steered(reading),
     ];
     let lacks = reading.lacks.iter().map(|lack| format!("this kernel lacks {lack}"));
@@ -40,9 +40,14 @@ fn refused_datagrams(reading: &Reading, losses: &Losses) -> Option<String> {
     Some(format!("{whose} loses {rate} packets/s, and not for want of room: {why}"))
 }
 
+/// What resets a handshake, as a load balancer that checks whether somebody listens, counts as a drop at the listener,
+/// too, and was refused nothing.
 fn refused_requests(reading: &Reading) -> Option<String> {
     let losses = Losses::of_tcp(reading);
     let listener = losses.refused.first()?;
+    if losses.is_most(reading.tcp.as_ref().map_or(0.0, |tcp| tcp.handshake_resets_per_sec)) {
+        return None;
+    }
     Some(format!(
         "{} turns away {} connection requests/s, and not as its accept queue is full",
         listener.whose,

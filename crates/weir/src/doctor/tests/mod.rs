@@ -163,11 +163,25 @@ fn what_is_lost_but_not_for_want_of_room_is_told_with_its_cause() {
     host.sockets.as_mut().unwrap()[1].drop_pps = 500.0;
     let [note] = &Diagnosis::of(&host).notes[..] else { panic!("one note") };
     assert!(note.contains("nginx (pid 900) turns away 500 connection"), "{note}");
+    // A load balancer's checks.
+    host.tcp.as_mut().unwrap().handshake_resets_per_sec = 490.0;
+    assert_eq!(Diagnosis::of(&host).notes, [""; 0]);
     let mut host = losing(|_| ());
     let udp = host.udp.as_mut().unwrap();
     (udp.queue_full_pps, udp.checksum_pps) = (0.0, 9_000.0);
     let [note] = &Diagnosis::of(&host).notes[..] else { panic!("one note") };
     assert!(note.contains("checksums are wrong"), "{note}");
+}
+
+#[test]
+fn where_the_gate_would_go_is_said_of_an_interface_that_has_none() {
+    let mut host = healthy();
+    host.interfaces[0].native_cost = Some("native XDP costs something".into());
+    let of_tc =
+        |host: &Reading| Diagnosis::of(host).notes.iter().any(|note| note.contains("goes to tc"));
+    assert!(of_tc(&host));
+    host.protected = vec![host.interfaces[0].name.clone()];
+    assert!(!of_tc(&host));
 }
 
 /// A port's packets go to its master; what VLANs take is not the interface's own; and at what containers are connected
