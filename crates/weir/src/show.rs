@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use indicatif::HumanCount;
 use weir_bpf::attach::AttachMode;
 use weir_bpf::counters::Counter;
+use weir_bpf::features;
 use weir_bpf::gate::Policy;
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::units::PacketsPerSec;
@@ -34,7 +35,7 @@ const UNKNOWN: u8 = 4;
 
 /// `weir status`. What daemons have published is root's alone.
 pub fn status(args: &StatusArgs) -> Result<ExitCode> {
-    let overview = match overview(args.all_namespaces) {
+    let mut overview = match overview(args.all_namespaces) {
         Err(error) if args.check => {
             out::print(|out| writeln!(out, "unknown: {error}"))?;
             return Ok(ExitCode::from(UNKNOWN));
@@ -42,6 +43,9 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode> {
         read => read?,
     };
     let standing = Standing::of(&overview);
+    if args.json || !(args.check || args.openmetrics) {
+        overview.kernel_lacks = features::lacks();
+    }
     if args.json {
         out::json(&overview)?;
     } else if args.check {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use weir_bpf::attach::AttachMode;
 use weir_bpf::channels::ChannelMapIds;
 use weir_bpf::counters::{Counter, Counters};
-use weir_bpf::features::{self, Lack};
+use weir_bpf::features::Lack;
 use weir_bpf::gate::Policy;
 use weir_bpf::prune::Retired;
 use weir_bpf::sys::divert::{Diversion, DiversionKind, Ports};
@@ -411,7 +411,7 @@ pub struct Overview {
     pub leftovers: Vec<Leftover>,
     /// Interfaces of this network namespace with a wall of `weir screen`; `null` if that cannot be seen.
     pub walls: Option<Vec<WallStatus>>,
-    /// What the running kernel lacks, and what that costs.
+    /// What the running kernel lacks, and what that costs: for who prints it to fill in, as it takes long to find.
     pub kernel_lacks: Vec<Lack>,
 }
 
@@ -429,12 +429,11 @@ pub struct Leftover {
 impl Overview {
     /// Reads what the daemons have published, in one network namespace or in all.
     pub fn read(dir: Option<&RunDir>, netns: Option<u64>) -> Result<Self> {
-        let kernel_lacks = features::lacks();
         let interfaces = InterfaceStatus::read_all(dir, netns)?;
         // What is protected does not hang on it.
         let walls = WallStatus::read_all().ok().flatten();
-        let mut overview =
-            Self { schema: SCHEMA, interfaces, leftovers: vec![], walls, kernel_lacks };
+        let (leftovers, kernel_lacks) = (vec![], vec![]);
+        let mut overview = Self { schema: SCHEMA, interfaces, leftovers, walls, kernel_lacks };
         let Some(dir) = dir else { return Ok(overview) };
         for key in keys(dir, STATE_SUFFIX, netns)? {
             // Between its first knob and its first status, a daemon is running but not yet listed. One that has ended
