@@ -425,22 +425,30 @@ pub fn reset(netns: &NetNs) {
 /// Waits until the condition holds; whether it did in time. The time for which this machine's CPUs were
 /// away, as far as this thread or another that only sleeps overslept, does not count, up to ten times the limit.
 pub fn wait(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    const NAPS_MS: [u64; 2] = [5, 50];
     let (started, others, mut own) = (Instant::now(), overslept(), Duration::ZERO);
-    while !condition() {
+    loop {
+        let look = Instant::now();
+        if condition() {
+            return true;
+        }
+        let took = look.elapsed();
         let away = own.max(overslept().saturating_sub(others));
-        if started.elapsed() >= limit + away.min(limit * 10) {
+        let left = (limit + away.min(limit * 10)).saturating_sub(started.elapsed());
+        if left.is_zero() {
             return false;
         }
-        own += nap(5);
+        // A look that runs a program takes CPU time from what is waited for.
+        let [least, most] = NAPS_MS.map(Duration::from_millis);
+        own += nap((3 * took).min(left).clamp(least, most));
     }
-    true
 }
 
 /// Sleeps; by how much longer than that.
-fn nap(ms: u64) -> Duration {
+fn nap(time: Duration) -> Duration {
     let asleep = Instant::now();
-    std::thread::sleep(Duration::from_millis(ms));
-    asleep.elapsed().saturating_sub(Duration::from_millis(ms + 1))
+    std::thread::sleep(time);
+    asleep.elapsed().saturating_sub(time + Duration::from_millis(1))
 }
 
 /// To be called before there is a namespace of the test's, for what is started here and stays.
@@ -455,7 +463,7 @@ fn overslept() -> Duration {
     static OVERSLEPT_US: AtomicU64 = AtomicU64::new(0);
     let sleep = || {
         loop {
-            let us = u64::try_from(nap(20).as_micros()).unwrap();
+            let us = u64::try_from(nap(Duration::from_millis(20)).as_micros()).unwrap();
             OVERSLEPT_US.fetch_add(us, Ordering::Relaxed);
         }
     };
