@@ -167,17 +167,23 @@ __noinline __u32 flight_bytes(__u64 sock, __u64 group, __u32 charged,
 	return left && flight_is_believed(slot, poll->now_ns) ? left : 0;
 }
 
-/* So many bytes are on their way now. */
+/*
+ * So many bytes are on their way now, besides those of this poll that are not
+ * seen to have arrived: not, maybe, because a reader has given memory back
+ * meanwhile. If it has taken a packet, none can be told to be missing.
+ */
 __noinline int flight_expect(__u64 sock, __u64 group, __u32 bytes)
 {
 	struct weir_queue_slot *slot = queue_slot(sock ^ group);
+	__u64 head;
 
 	if (!slot || slot->sock != (sock ^ group))
 		return 0;
+	head = flight_head(sock);
+	slot->head = slot->in_flight && slot->head != head ? 0 : head;
 	slot->in_flight += bytes;
 	if (slot->largest < bytes)
 		slot->largest = bytes;
-	slot->head = flight_head(sock);
 	return 0;
 }
 

@@ -23,7 +23,7 @@ struct weir_queue_slot {
 	__u32 charged_seen;
 	/* Bytes admitted in this poll that have not been charged yet. */
 	__u32 in_flight;
-	__u64 head; /* the first packet in it when the last was admitted */
+	__u64 head; /* the first packet in it while they were; 0: not one */
 	__u64 doubted_ns; /* when a packet was last seen not to arrive, or 0 */
 	__u32 arrives;	  /* since then all of a poll were seen to arrive */
 	__u32 largest;	  /* charge of what was admitted in this poll */
