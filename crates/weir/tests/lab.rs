@@ -10,6 +10,7 @@ mod running;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -151,6 +152,8 @@ fn a_run_is_sound_and_leaves_nothing_but_its_report() {
 #[test]
 fn every_experiment_is_sound() {
     let _alone = Cpus::take();
+    let null_owner = || fs::metadata("/dev/null").unwrap().uid();
+    let owner = null_owner();
     for experiment in experiments::ALL.iter().filter(|e| e.name != "udp-overload") {
         let is_quick = |word: &&str| !word.ends_with('?');
         let mut arms = experiment.arms.split(',').filter(is_quick);
@@ -167,6 +170,7 @@ fn every_experiment_is_sound() {
         let mut lab_run = Lab::start_experiment(experiment.name, &options);
         lab_run.assert_succeeds();
         lab_run.assert_nothing_left();
+        assert_eq!(null_owner(), owner, "{} gave /dev/null away", experiment.name);
         let printed = parse(&lab_run.stdout());
         let run = kept(&printed);
         assert_eq!(run.head.experiment, experiment.name);

@@ -152,7 +152,8 @@ impl Place<'_> {
         let directory = directory.map_err(cannot("create a directory in", parent.display()))?;
         let place = Place { directory: directory.path().to_owned(), ..*self };
         let (name, command, rotation, says) = match kind.weir {
-            None => ("tcpdump", String::new(), "-C 100 -W 2 -Z root", "listening on"),
+            // Else Debian's gives the file to a user of its own: /dev/null, too.
+            None => ("tcpdump", "-Z root".into(), "-C 100 -W 2", "listening on"),
             Some(more) => {
                 (WEIR, format!("capture {more}"), "--rotate-size 100M --keep 2", WEIR_IS_READY)
             }
