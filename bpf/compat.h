@@ -142,6 +142,7 @@ struct inet_connection_sock {
 struct udp_sock {
 	__u8 encap_type;
 	struct sk_buff_head reader_queue;
+	int forward_deficit;
 	void *udp_prod_queue;	 /* since 6.18 */
 	unsigned long udp_flags; /* since 6.7 */
 };

@@ -21,6 +21,8 @@
  * a veth takes 16 at once from its ring (VETH_XDP_BATCH). */
 #define FLIGHT_PACKETS 8
 #define FLIGHT_PACKETS_OF_VETH (FLIGHT_PACKETS + 16)
+/* A reader gives one part in so many of the buffer back at a time, or less. */
+#define GIVEN_BACK 4
 
 static __always_inline __u32 flight_packets(void)
 {
@@ -68,16 +70,15 @@ static __always_inline void flight_doubt(struct weir_queue_slot *slot,
 
 /*
  * A poll has ended on this CPU since it was last looked: did all arrive that
- * was expected? It can be told if the reader has taken nothing meanwhile. What
- * has not may have been refused, if it does not fit.
+ * was expected? It can be told if no reader has taken any since the first was.
+ * What has not may have been refused, if it does not fit.
  */
 static __always_inline void flight_settle(struct weir_queue_slot *slot,
-					  __u64 sock, __u32 charged,
-					  __u32 limit, __u64 now)
+					  __u32 charged, __u32 limit, __u64 now)
 {
 	__u32 arrived = charged - slot->charged_seen;
 
-	if (!slot->in_flight || !slot->head || slot->head != flight_head(sock))
+	if (!slot->in_flight || !slot->head || charged < slot->charged_seen)
 		return;
 	if (arrived < slot->in_flight &&
 	    charged + slot->in_flight - arrived <= limit) {
@@ -116,11 +117,26 @@ static __always_inline __u32 flight_bound(const struct weir_queue_slot *slot,
 }
 
 /*
- * Bytes in flight to a queue that has been charged so many. What was charged
- * since the last look has arrived; memory given back means that the reader ran
- * (in steps of a quarter of the buffer, udp_rmem_release()), and what arrived
- * meanwhile cannot be told: then nothing is assumed to be in flight, which errs
- * towards admitting. So it cannot where less is charged than was expected.
+ * How many bytes may have arrived since the last look in this poll? What was
+ * charged, and what a reader has given back, if it has: a quarter of the
+ * buffer at a time, or less if it has found no more packets
+ * (udp_rmem_release()). Taken to be the most, which errs towards admitting.
+ */
+static __always_inline __u32 flight_arrived(const struct weir_queue_slot *slot,
+					    __u32 charged, __u32 limit,
+					    __u32 taken)
+{
+	__s64 arrived = (__s64)charged - slot->charged_seen;
+
+	if (arrived < 0 || (slot->took && taken <= slot->taken_seen))
+		arrived += limit / GIVEN_BACK + slot->largest;
+	/* It has given back more: all of them may have. */
+	return arrived < 0 ? ~0U : arrived;
+}
+
+/*
+ * Bytes in flight to a queue that has been charged so many. Of packets that are
+ * charged less than was expected nothing is assumed to be in flight.
  *
  * A group's packets are followed on their own: of one group's membership
  * another's tells nothing. A global function, which the verifier looks at once.
@@ -129,11 +145,13 @@ __noinline __u32 flight_bytes(__u64 sock, __u64 group, __u32 charged,
 			      __u32 limit, __u32 lent)
 {
 	const struct weir_charges *charges = charges_at(interface.charges);
+	const struct udp_sock *up = kernel_cast(sock, struct udp_sock);
 	const struct sock *sk = kernel_cast(sock, struct sock);
 	struct weir_queue_slot *slot = queue_slot(sock ^ group);
 	struct weir_poll *poll = current_poll();
-	__u32 arrived, left;
-	__u64 poll_id;
+	__u32 arrived, left, taken;
+	__u64 poll_id, head;
+	bool condensed;
 
 	/* What a filter drops never arrives, and what is merged is charged
 	 * less: only what is there counts. */
@@ -147,40 +165,42 @@ __noinline __u32 flight_bytes(__u64 sock, __u64 group, __u32 charged,
 		slot->arrives = !group;
 	}
 	poll_id = poll_id_of(poll);
-	arrived = charged - slot->charged_seen;
+	head = flight_head(sock);
+	taken = kernel_read(up, forward_deficit);
+	condensed =
+		charged != slot->charged_seen && charges && charges->condensed;
+	slot->took = slot->head && slot->head != head;
+	slot->moved |= slot->took;
 	left = slot->in_flight + lent;
-	if (charged < slot->charged_seen ||
-	    (arrived && charges && charges->condensed)) {
-		left = 0;
-	} else if (slot->poll != poll_id) {
-		if ((__u16)slot->poll == (__u16)poll_id)
-			flight_settle(slot, sock, charged, limit, poll->now_ns);
+	if (slot->poll != poll_id) {
+		if ((__u16)slot->poll == (__u16)poll_id && !condensed &&
+		    !slot->moved)
+			flight_settle(slot, charged, limit, poll->now_ns);
 		left = 0;
 		slot->largest = 0;
+		slot->moved = 0;
+	} else if (condensed) {
+		left = 0;
 	} else {
+		arrived = flight_arrived(slot, charged, limit, taken);
 		left -= arrived < left ? arrived : left;
 		left = flight_bound(slot, left, charged);
 	}
 	slot->poll = poll_id;
+	slot->head = head;
 	slot->charged_seen = charged;
+	slot->taken_seen = taken;
 	slot->in_flight = left;
 	return left && flight_is_believed(slot, poll->now_ns) ? left : 0;
 }
 
-/*
- * So many bytes are on their way now, besides those of this poll that are not
- * seen to have arrived: not, maybe, because a reader has given memory back
- * meanwhile. If it has taken a packet, none can be told to be missing.
- */
+/* So many bytes are on their way now. */
 __noinline int flight_expect(__u64 sock, __u64 group, __u32 bytes)
 {
 	struct weir_queue_slot *slot = queue_slot(sock ^ group);
-	__u64 head;
 
 	if (!slot || slot->sock != (sock ^ group))
 		return 0;
-	head = flight_head(sock);
-	slot->head = slot->in_flight && slot->head != head ? 0 : head;
 	slot->in_flight += bytes;
 	if (slot->largest < bytes)
 		slot->largest = bytes;
