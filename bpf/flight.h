@@ -124,11 +124,11 @@ static __always_inline __u32 flight_bound(const struct weir_queue_slot *slot,
  */
 static __always_inline __u32 flight_arrived(const struct weir_queue_slot *slot,
 					    __u32 charged, __u32 limit,
-					    __u32 taken)
+					    bool took, __u32 taken)
 {
 	__s64 arrived = (__s64)charged - slot->charged_seen;
 
-	if (arrived < 0 || (slot->took && taken <= slot->taken_seen))
+	if (arrived < 0 || (took && taken <= slot->taken_seen))
 		arrived += limit / GIVEN_BACK + slot->largest;
 	/* It has given back more: all of them may have. */
 	return arrived < 0 ? ~0U : arrived;
@@ -151,7 +151,7 @@ __noinline __u32 flight_bytes(__u64 sock, __u64 group, __u32 charged,
 	struct weir_poll *poll = current_poll();
 	__u32 arrived, left, taken;
 	__u64 poll_id, head;
-	bool condensed;
+	bool condensed, took;
 
 	/* What a filter drops never arrives, and what is merged is charged
 	 * less: only what is there counts. */
@@ -169,8 +169,8 @@ __noinline __u32 flight_bytes(__u64 sock, __u64 group, __u32 charged,
 	taken = kernel_read(up, forward_deficit);
 	condensed =
 		charged != slot->charged_seen && charges && charges->condensed;
-	slot->took = slot->head && slot->head != head;
-	slot->moved |= slot->took;
+	took = slot->head && slot->head != head;
+	slot->moved |= took;
 	left = slot->in_flight + lent;
 	if (slot->poll != poll_id) {
 		if ((__u16)slot->poll == (__u16)poll_id && !condensed &&
@@ -182,7 +182,7 @@ __noinline __u32 flight_bytes(__u64 sock, __u64 group, __u32 charged,
 	} else if (condensed) {
 		left = 0;
 	} else {
-		arrived = flight_arrived(slot, charged, limit, taken);
+		arrived = flight_arrived(slot, charged, limit, took, taken);
 		left -= arrived < left ? arrived : left;
 		left = flight_bound(slot, left, charged);
 	}

@@ -23,13 +23,12 @@ struct weir_queue_slot {
 	__u32 charged_seen;
 	/* Bytes admitted in this poll that have not been charged yet. */
 	__u32 in_flight;
-	__u64 head;	  /* the first packet in it then; 0: none */
+	__u64 head;	  /* the first packet in it at the last look; 0: none */
 	__u64 doubted_ns; /* when a packet was last seen not to arrive, or 0 */
 	__u32 arrives;	  /* since then all of a poll were seen to arrive */
 	__u32 largest;	  /* charge of what was admitted in this poll */
 	__u32 taken_seen; /* bytes taken by readers and not given back */
-	__u16 took;  /* a reader has taken some between the last two looks */
-	__u16 moved; /* ...or before, in this poll */
+	__u32 moved;	  /* a reader has taken some in this poll, or since */
 };
 
 /* How many interfaces with a gate are taught what packets are charged. */

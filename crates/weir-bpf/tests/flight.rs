@@ -34,8 +34,9 @@ struct Queue {
 }
 
 impl Queue {
-    /// Runs it with a queue that has room for so many bytes.
+    /// Runs it on the last CPU, with a queue that has room for so many bytes.
     fn with(bytes: usize, body: impl FnOnce(&Self) + Send) {
+        sched::pin_current_thread(*sched::online_cpus().unwrap().last().unwrap()).unwrap();
         let network = Network::new();
         let (mut gate, probe) = network.gate(AttachMode::Tcx, &[NEAR_IP4], &[]);
         let packet = network.datagram(NEAR_IP4, PORT, PAYLOAD);
@@ -67,8 +68,9 @@ impl Queue {
         (0..packets).for_each(|_| _ = self.socket.recv(&mut [0; 64]).unwrap());
     }
 
-    /// Reads all that waits: how many?
-    fn drain(&self) -> usize {
+    /// How many fit into it, which is empty.
+    fn fit(&self) -> usize {
+        self.deliver(PACKETS);
         self.socket.set_nonblocking(true).unwrap();
         let packets = std::iter::from_fn(|| self.socket.recv(&mut [0; 64]).ok()).count();
         self.socket.set_nonblocking(false).unwrap();
@@ -118,10 +120,8 @@ fn on_another_cpu(body: impl FnOnce() + Send) {
 /// more: the queue has room.
 #[test]
 fn what_is_hidden_by_a_reader_has_arrived() {
-    sched::pin_current_thread(*sched::online_cpus().unwrap().last().unwrap()).unwrap();
     Queue::with(10240, |queue| {
-        queue.deliver(PACKETS);
-        let fit = queue.drain();
+        let fit = queue.fit();
         queue.deliver(fit - 7);
         assert!((0..7).all(|_| queue.admits()));
         queue.deliver(4);
@@ -136,11 +136,9 @@ fn what_is_hidden_by_a_reader_has_arrived() {
 /// Nor is a packet missing then, and what is admitted later is on its way to the queue as before.
 #[test]
 fn what_is_hidden_by_a_reader_is_not_missing() {
-    sched::pin_current_thread(*sched::online_cpus().unwrap().last().unwrap()).unwrap();
     // Room for 16 to 26, of which 8 are a quarter at least; NAPI keeps back no more.
     Queue::with(20480, |queue| {
-        queue.deliver(PACKETS);
-        let fit = queue.drain();
+        let fit = queue.fit();
         queue.deliver(fit / 2);
         assert!((0..8).all(|_| queue.admits()));
         queue.deliver(8);
@@ -160,7 +158,6 @@ fn what_is_hidden_by_a_reader_is_not_missing() {
 
 #[test]
 fn what_a_quick_reader_has_taken_is_not_on_its_way() {
-    sched::pin_current_thread(*sched::online_cpus().unwrap().last().unwrap()).unwrap();
     // At most 1,280 bytes are charged for each: room for three, where none waits, and else for 12.
     for (buffer_bytes, wait, batch) in [(16384, 0, 1), (16384, 0, 8), (16384, 3, 4), (3840, 0, 1)] {
         let discarded = discarded(buffer_bytes, wait, batch);
