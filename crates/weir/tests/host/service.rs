@@ -452,7 +452,7 @@ fn a_file_that_cannot_be_written_whole_is_not_left_in_part() {
 fn output_that_cannot_be_written_is_an_error_and_one_that_nobody_reads_is_none() {
     /// What runs until it is stopped, here once it has said that it cannot write.
     const TO_FULL: &str = "to_full() {
-        $weir \"$@\" >/dev/full 2>said & for each in $(seq 200); do
+        : >said; $weir \"$@\" >/dev/full 2>said & for each in $(seq 200); do
             grep -q 'cannot write to standard output: No space' said && break; sleep 0.1
         done
         kill -INT $!; wait $!; code=$?; grep -q 'not complete; make room' said || code=99; return $code
