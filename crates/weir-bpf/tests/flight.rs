@@ -8,10 +8,9 @@ mod common;
 
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use common::{NEAR_IP4, Network};
+use common::{NEAR_IP4, Network, alone};
 use rustix::net::sockopt;
 use weir_bpf::attach::AttachMode;
 use weir_bpf::gate::{Gate, QueueProbe};
@@ -44,8 +43,7 @@ struct Queue {
 impl Queue {
     /// On the last CPU, with a queue that has room for so many bytes.
     fn with<T: Send>(bytes: usize, body: impl FnOnce(&Self) -> T + Send) -> T {
-        static ONE: Mutex<()> = Mutex::new(());
-        let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = alone();
         let queue = Self::new(bytes);
         queue.network.near.run(|| body(&queue)).unwrap()
     }
