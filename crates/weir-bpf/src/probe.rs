@@ -11,8 +11,10 @@ use crate::accounts::ACCOUNTS;
 use crate::error::{Error, Result};
 use crate::features::tracepoint_shows;
 use crate::object::{globals, load};
+use crate::record::records;
 use crate::samples::SAMPLES;
-use crate::skeleton::queue::{QueueMaps, QueueSkel, QueueSkelBuilder};
+use crate::skeleton::queue::{QueueMaps, QueueSkel, QueueSkelBuilder, types};
+use crate::units::CpuId;
 
 const PROBE: &str = "the queue probe";
 
@@ -70,6 +72,16 @@ impl QueueProbe {
         })?;
         skel.attach().map_err(Error::bpf("attach", PROBE))?;
         Ok(Self { skel, hash_seed })
+    }
+
+    /// How many NAPI polls have ended on a CPU since the probe was loaded.
+    ///
+    /// # Errors
+    /// If the kernel refuses to say.
+    pub fn polls(&self, cpu: CpuId) -> Result<u64> {
+        let polls: Vec<types::weir_poll> =
+            records(&self.skel.maps.napi_polls, 0).map_err(Error::bpf("read", PROBE))?;
+        Ok(polls.get(cpu.0 as usize).map_or(0, |poll| poll.number))
     }
 
     /// The maps that gates share with the probe.

@@ -8,7 +8,7 @@ mod common;
 
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{NEAR_IP4, Network, alone};
 use rustix::net::sockopt;
@@ -24,15 +24,19 @@ const PAYLOAD: &[u8] = b"fourteen bytes";
 /// More than any queue here holds, and fewer than a NAPI poll may bring.
 const PACKETS: usize = 40;
 const ROUNDS: usize = 10;
-/// How often it is looked at until nothing else is received meanwhile.
-const ATTEMPTS: usize = 200;
 const NOT_QUIET: &str = "this CPU receives nothing else for a moment";
+
+/// Tries until nothing else is received meanwhile.
+fn attempts() -> impl Iterator<Item = ()> {
+    let end = Instant::now() + Duration::from_secs(30);
+    std::iter::repeat(()).take_while(move |()| Instant::now() < end)
+}
 
 /// A socket whose reader and whose packets' way to it are the test's.
 struct Queue {
     network: Network,
     gate: Gate,
-    _probe: QueueProbe,
+    probe: QueueProbe,
     packet: Vec<u8>,
     socket: UdpSocket,
     sender: UdpSocket,
@@ -50,14 +54,13 @@ impl Queue {
 
     /// What `look` sees in a queue of its own.
     fn seen<T: Send>(bytes: usize, look: impl Fn(&Self) -> T + Sync) -> T {
-        let look = |_| Self::with(bytes, |queue| queue.undisturbed(|| look(queue)));
-        (0..ATTEMPTS).find_map(look).expect(NOT_QUIET)
+        let look = |()| Self::with(bytes, |queue| queue.undisturbed(|| look(queue)));
+        attempts().find_map(look).expect(NOT_QUIET)
     }
 
     /// What `look` sees, if no other poll has ended on this CPU meanwhile than those of `next_poll`.
     fn undisturbed<T>(&self, look: impl FnOnce() -> T) -> Option<T> {
-        let others =
-            || receive_softirqs(self.cpu).checked_sub(self.polls.load(Ordering::Relaxed)).unwrap();
+        let others = || self.probe.polls(self.cpu).unwrap() - self.polls.load(Ordering::Relaxed);
         let before = others();
         let seen = look();
         (others() == before).then_some(seen)
@@ -78,7 +81,7 @@ impl Queue {
             UdpSocket::bind((NEAR_IP4, 0)).unwrap()
         });
         let (sender, polls) = (sender.unwrap(), AtomicU64::new(0));
-        Self { cpu, network, gate, _probe: probe, packet, socket, sender, polls }
+        Self { cpu, network, gate, probe, packet, socket, sender, polls }
     }
 
     fn admits(&self) -> bool {
@@ -134,19 +137,10 @@ fn discarded(buffer_bytes: usize, wait: usize, batch: usize) -> usize {
             discarded
         };
         let rounds: Vec<_> =
-            (0..ATTEMPTS).filter_map(|_| queue.undisturbed(round)).take(ROUNDS).collect();
+            attempts().filter_map(|()| queue.undisturbed(round)).take(ROUNDS).collect();
         assert_eq!(rounds.len(), ROUNDS, "{NOT_QUIET}");
         rounds.iter().sum()
     })
-}
-
-/// As `/proc/softirqs` counts them (`NET_RX`).
-fn receive_softirqs(cpu: CpuId) -> u64 {
-    let text = std::fs::read_to_string("/proc/softirqs").unwrap();
-    let line = |name: &str| text.lines().find(|line| line.trim_start().starts_with(name)).unwrap();
-    let column = line("CPU").split_whitespace().position(|name| name == format!("CPU{cpu}"));
-    let counts = line("NET_RX:").split_whitespace().skip(1);
-    counts.map(|count| count.parse::<u64>().unwrap()).nth(column.unwrap()).unwrap()
 }
 
 /// NAPI polls that end there are not this CPU's.
