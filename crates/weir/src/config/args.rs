@@ -82,8 +82,9 @@ pub struct CheckArgs {
 /// Arguments of `weir config show`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Shows what `weir run` would use with the same file and options. `weir status` shows what runs now. A setting comes from the command line, else from the interface's own section of the
-file, else from above the sections, else it is weir's default.
+Shows what `weir run` would use with the same file and options; `weir status` shows what runs now. A setting comes from
+the command line, else from the interface's own section of the file, else from above the sections, else it is weir's
+default.
 
 Examples:
   weir config show                         of any interface, and of those that the file names

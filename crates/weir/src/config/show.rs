@@ -131,12 +131,13 @@ fn lines(
     config: &Config,
     rows: Vec<(&str, String, Origin)>,
 ) -> io::Result<()> {
-    /// Of a name, and of a value at least: so sections look alike unless one has a long value.
-    const COLUMNS: usize = 10;
+    /// Of the longest name, and of a value at least: so sections look alike unless one has a long value.
+    const NAME_COLUMNS: usize = 11;
+    const VALUE_COLUMNS: usize = 10;
     let longest = rows.iter().map(|(_, value, _)| value.chars().count()).max();
-    let columns = longest.unwrap_or(0).max(COLUMNS);
+    let columns = longest.unwrap_or(0).max(VALUE_COLUMNS);
     for (key, value, origin) in rows {
-        writeln!(out, "  {key:<COLUMNS$}  {value:<columns$}  {}", config.origin_text(origin))?;
+        writeln!(out, "  {key:<NAME_COLUMNS$} {value:<columns$}  {}", config.origin_text(origin))?;
     }
     Ok(())
 }

@@ -193,7 +193,7 @@ fn show_names_the_source_of_every_setting() {
     assert!(hint.contains("no interface named \"nowhere0\""), "{hint}");
     let table = success(&named);
     let path = file.path();
-    let lines: [String; 10] = [
+    let lines: [String; 11] = [
         format!("file: {path}"),
         "eth0".into(),
         format!("  user_share  70%         {path}:4, for this interface"),
@@ -201,6 +201,7 @@ fn show_names_the_source_of_every_setting() {
         "  timeout     2ms         command line".into(),
         "  prefer      separation  default".into(),
         "  selective   false       default".into(),
+        "  syn_cookies true        default".into(),
         "  napi        as needed   default".into(),
         "  cpus        left alone  default".into(),
         "  protect     true        command line".into(),
