@@ -1,5 +1,6 @@
 //! Every `weir` command in README, docs and the examples of the help is one that the command line takes, every link
-//! leads to a file and a heading that are there, and so is every test that docs/attack.md names.
+//! leads to a file and a heading that are there, and so is every source file that is named, and every test that
+//! docs/attack.md names.
 
 use std::collections::HashSet;
 use std::fs;
@@ -101,6 +102,46 @@ fn every_link_leads_somewhere() {
         }
     }
     assert!(seen > 100, "{seen}");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// All files and directories below one.
+fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()) {
+        if entry.is_dir() {
+            sources(&entry, found);
+        }
+        found.push(entry);
+    }
+}
+
+#[test]
+fn every_source_file_that_is_named_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut there = Vec::new();
+    ["bpf", "crates", "deploy", "docs", "packaging", "tests"]
+        .iter()
+        .for_each(|dir| sources(&root.join(dir), &mut there));
+    let is_named = |name: &&str| {
+        let from_root = ["bpf/", "crates/", "deploy/", "packaging/", "tests/"];
+        let is_path = !name.contains([' ', '*', ':', '(', '=']);
+        is_path
+            && (from_root.iter().any(|dir| name.starts_with(dir))
+                || [".rs", ".h", ".c"].iter().any(|end| name.ends_with(end)))
+    };
+    let mut seen = 0;
+    let mut wrong = Vec::new();
+    for page in pages() {
+        let text = fs::read_to_string(&page).unwrap();
+        // A file that a commit of before had is named with that commit, with a colon.
+        for name in text.split('`').skip(1).step_by(2).filter(is_named) {
+            seen += 1;
+            if !root.join(name).exists() && !there.iter().any(|path| path.ends_with(name)) {
+                wrong.push(format!("{}: {name}", page.display()));
+            }
+        }
+    }
+    assert!(seen > 50, "{seen}");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
