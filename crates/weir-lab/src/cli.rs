@@ -170,6 +170,9 @@ impl WhichArgs {
     }
 }
 
+/// Of the longest experiment's or arm's name.
+const NAME_COLUMNS: usize = 15;
+
 fn list() -> Result<String> {
     let mut text = String::new();
     for experiment in experiments::ALL {
@@ -181,7 +184,7 @@ fn list() -> Result<String> {
             programs => format!("; needs {}", programs.join(", ")),
         };
         text += &format!(
-            "{:14} {}\n{:14} {}{needs}; about {:.1} min quick, {:.0} min full\n",
+            "{:NAME_COLUMNS$} {}\n{:NAME_COLUMNS$} {}{needs}; about {:.1} min quick, {:.0} min full\n",
             experiment.name,
             experiment.question,
             "",
@@ -192,7 +195,7 @@ fn list() -> Result<String> {
     }
     text += "\nArms:\n";
     for (name, help) in arm::known() {
-        text += &format!("{name:14} {help}\n");
+        text += &format!("{name:NAME_COLUMNS$} {help}\n");
     }
     Ok(text)
 }
@@ -325,5 +328,19 @@ fn print(text: &str) -> Result<()> {
             Err(cannot("write to", "standard output")(source))
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_in_columns() {
+        let text = list().unwrap();
+        for line in text.lines().filter(|line| !line.is_empty() && *line != "Arms:") {
+            let (name, what) = line.split_at(NAME_COLUMNS + 1);
+            assert!(name.ends_with(' ') && !what.starts_with(' '), "{line}");
+        }
     }
 }

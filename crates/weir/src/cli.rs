@@ -260,8 +260,8 @@ pub struct ExplainArgs {
     /// The capture, pcap or pcapng; `-` for standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// The interface that the packets are taken to come in on [default: the protected one, else the only Ethernet
-    /// interface that is up and has an address]
+    /// The interface that the packets are taken to come in on [default: the protected one, else the only one
+    /// that is up, has an address, and can be protected]
     #[arg(long, value_name = "IFACE")]
     pub interface: Option<String>,
     /// The configuration that names the protected ports, as of `weir run` [default: /etc/weir/weir.toml, if it
