@@ -48,9 +48,9 @@ pub enum ConfigCommand {
 /// Arguments of `weir config init`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Looks at this host for a second and writes the file that the service, or `weir run` without arguments, reads. Every
-interface that weir could protect is in it; the one that hands most packets to sockets is switched on. Never overwrites
-a file.
+Looks at this host for a second and writes the file that the service, or `weir run` without arguments, reads. In it are
+interfaces that weir could protect, 64 at most; the one that hands most packets to sockets is switched on. Never
+overwrites a file.
 
 Examples:
   sudo weir config init            write /etc/weir/weir.toml
