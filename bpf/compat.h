@@ -139,6 +139,32 @@ struct inet_connection_sock {
 	struct request_sock_queue icsk_accept_queue;
 };
 
+struct ip_mc_socklist {
+	struct ip_mc_socklist *next_rcu;
+	void *sflist; /* the senders that are chosen, or left out */
+};
+
+struct ipv6_mc_socklist {
+	struct ipv6_mc_socklist *next;
+	void *sflist;
+};
+
+struct ipv6_pinfo {
+	__s16 hop_limit : 9; /* a whole one since 6.7 */
+	__u8 min_hopcount;
+	__u8 tclass;
+	struct ipv6_mc_socklist *ipv6_mc_list;
+	void *opt;
+};
+
+struct inet_sock {
+	struct ipv6_pinfo *pinet6;
+	__s16 uc_ttl;
+	__u8 tos;
+	__u8 min_ttl;
+	struct ip_mc_socklist *mc_list;
+};
+
 struct udp_sock {
 	__u8 encap_type;
 	struct sk_buff_head reader_queue;

@@ -53,20 +53,6 @@ struct tcp_sock {
 	void *ao_info;
 };
 
-struct ipv6_pinfo {
-	__s16 hop_limit : 9; /* a whole one since 6.7 */
-	__u8 min_hopcount;
-	__u8 tclass;
-	void *opt;
-};
-
-struct inet_sock {
-	struct ipv6_pinfo *pinet6;
-	__s16 uc_ttl;
-	__u8 tos;
-	__u8 min_ttl;
-};
-
 #pragma clang attribute pop
 
 /* With its one option. */

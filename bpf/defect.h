@@ -43,6 +43,7 @@
 	X(PLACE_IS_ENOUGH, "a socket in the place of a closed one is another") \
 	X(FRAGMENT_EXPECTED, "a fragment alone takes no room")                 \
 	X(FILTER_EXPECTED, "nor does what a filter drops")                     \
+	X(SENDERS_IGNORED, "nor what comes from others than a member chose")   \
 	X(PORT_FORGOTTEN, "so are those of two ports")                         \
 	X(SYN_ACK_AS_SYN, "an answer to nobody's SYN is answered")             \
 	X(GROUPS_ARE_ONE, "one group's member may not be another's")           \

@@ -40,6 +40,56 @@ static __always_inline bool udp_takes_merged(__u64 sock)
 	return BPF_CORE_READ_BITFIELD_PROBED(old, gro_enabled);
 }
 
+/* A socket's memberships that are looked at: igmp_max_memberships' default. */
+#define MEMBERSHIPS 20
+
+static __always_inline bool memberships_choose(__u64 membership, __u32 next_at,
+					       __u32 senders_at)
+{
+	__u64 senders;
+	int i;
+
+	for (i = 0; i < MEMBERSHIPS && membership; i++) {
+		bpf_probe_read_kernel(&senders, sizeof(senders),
+				      (const void *)(membership + senders_at));
+		if (senders)
+			return true;
+		bpf_probe_read_kernel(&membership, sizeof(membership),
+				      (const void *)(membership + next_at));
+	}
+	return membership;
+}
+
+/*
+ * May it take some senders' packets to a group, and not others'? It is
+ * connected to one, or has chosen some (IGMPv3, MLDv2). A global function,
+ * which the verifier looks at once.
+ */
+__noinline bool udp_chooses_senders(__u64 sock)
+{
+	const struct inet_sock *inet = kernel_cast(sock, struct inet_sock);
+	const struct sock *sk = kernel_cast(sock, struct sock);
+	const struct ipv6_pinfo *inet6;
+	__u64 address;
+
+	if (kernel_read(sk, __sk_common.skc_dport) ||
+	    memberships_choose(
+		    kernel_address(inet, mc_list),
+		    bpf_core_field_offset(struct ip_mc_socklist, next_rcu),
+		    bpf_core_field_offset(struct ip_mc_socklist, sflist)))
+		return true;
+	address = bpf_core_field_exists(inet->pinet6)
+			  ? kernel_address(inet, pinet6)
+			  : 0;
+	if (!address)
+		return false;
+	inet6 = kernel_cast(address, struct ipv6_pinfo);
+	return memberships_choose(
+		kernel_address(inet6, ipv6_mc_list),
+		bpf_core_field_offset(struct ipv6_mc_socklist, next),
+		bpf_core_field_offset(struct ipv6_mc_socklist, sflist));
+}
+
 /*
  * The first packet of a queue, whose reader takes that one first; 0: there is
  * none.
@@ -153,11 +203,13 @@ __noinline __u32 flight_bytes(__u64 sock, __u64 group, __u32 charged,
 	__u64 poll_id, head;
 	bool condensed, took;
 
-	/* What a filter drops never arrives, and what is merged is charged
-	 * less: only what is there counts. */
+	/* What a filter drops never arrives, nor what comes from a sender that
+	 * is not chosen, and what is merged is charged less: only what is there
+	 * counts. */
 	if (!slot || !poll ||
 	    (kernel_address(sk, sk_filter) && !DEFECT(FILTER_EXPECTED)) ||
-	    (udp_takes_merged(sock) && !DEFECT(MERGED_EXPECTED)))
+	    (udp_takes_merged(sock) && !DEFECT(MERGED_EXPECTED)) ||
+	    (group && udp_chooses_senders(sock) && !DEFECT(SENDERS_IGNORED)))
 		return 0;
 	if (slot->sock != (sock ^ group)) {
 		__builtin_memset(slot, 0, sizeof(*slot));

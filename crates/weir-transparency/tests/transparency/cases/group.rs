@@ -1,5 +1,6 @@
 //! Several receivers, or one of several.
 
+use socket2::Socket;
 use weir_bpf::verdict::Defect;
 
 use super::{Case, LONG, PEER, SMALL, STRANGER, fill, full, long};
@@ -70,6 +71,21 @@ pub const CASES: &[Case] = &[
         },
     ),
     full("one member of each of two groups", &[Defect::GroupsAreOne], two_groups),
+    full("a member that chose one of two senders", &[Defect::SendersIgnored], |world| {
+        let member = world.near(|| {
+            let socket = Udp { buffer_bytes: SMALL, ..any() }.open();
+            let addresses = ["198.18.0.200", GROUP, "198.18.0.1"].map(|it| it.parse().unwrap());
+            socket.join_ssm_v4(&addresses[0], &addresses[1], &addresses[2]).unwrap();
+            socket
+        });
+        chosen_sender(world, member);
+    }),
+    full("a member that is connected to one of two senders", &[Defect::SendersIgnored], |world| {
+        let bind = "239.18.0.1:5000";
+        let member = Udp { bind, join: &[GROUP], connect: Some(PEER), ..any() };
+        let member = world.near(|| Udp { buffer_bytes: SMALL, ..member }.open());
+        chosen_sender(world, member);
+    }),
     full("a hash picks the full socket, or the other", &[], hashed),
     full("one member of a group is full", &[Defect::MulticastFirstFull], |world| {
         many(world, "239.18.0.1:5000")
@@ -142,6 +158,26 @@ fn two_groups(world: &mut World) {
     let mut frames: Vec<_> = (0..20).map(|_| long(world, PEER, &other)).collect();
     frames.push(long(world, PEER, &own));
     world.send(&frames);
+}
+
+/// Beside a full socket, a nearly full one; its sender's packets were seen to arrive, and another's do not.
+fn chosen_sender(world: &mut World, member: Socket) {
+    const TO: &str = "239.18.0.1:5000";
+    const OTHER: &str = "198.18.0.201:40000";
+    world.adopt("member", member);
+    world.udp("full", Udp { join: &[GROUP], buffer_bytes: SMALL, ..any() });
+    for _ in 0..3 {
+        fill(world, PEER, TO);
+        world.drain("member");
+        for _ in 0..5 {
+            let frame = long(world, PEER, TO);
+            world.send(&[frame]);
+        }
+        let mut frames: Vec<_> = (0..20).map(|_| long(world, OTHER, TO)).collect();
+        frames.push(long(world, PEER, TO));
+        world.send(&frames);
+        world.drain("member");
+    }
 }
 
 /// More than are looked at (`REUSEPORT_SOCKETS`), each full with one packet but for the last.
