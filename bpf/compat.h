@@ -119,6 +119,7 @@ struct sock {
 	} sk_backlog;
 	int sk_rcvbuf;
 	void *sk_filter;
+	void *sk_user_data;
 	struct sock_reuseport *sk_reuseport_cb;
 	__u16 sk_protocol;
 	__u32 sk_ack_backlog;

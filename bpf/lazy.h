@@ -76,8 +76,9 @@ static __always_inline bool is_likely_source(const struct flow *flow)
 
 /*
  * The cookie of the socket that the kernel would give the packet to; 0: nobody,
- * or somebody whom only the kernel can serve: a filter or a kernel's receiver
- * is attached, or the group's member is not picked by the hash alone.
+ * or somebody whom only the kernel can serve: a filter, a kernel's receiver or
+ * a sockmap has the socket, or the group's member is not picked by the hash
+ * alone.
  */
 static __noinline __u64 lazy_cookie(void *ctx, const struct flow *flow)
 {
@@ -89,7 +90,8 @@ static __noinline __u64 lazy_cookie(void *ctx, const struct flow *flow)
 		return 0;
 	sk = kernel_cast(address, struct sock);
 	up = kernel_cast(address, struct udp_sock);
-	if (kernel_address(sk, sk_filter) || kernel_read(up, encap_type))
+	if (kernel_address(sk, sk_filter) || kernel_read(up, encap_type) ||
+	    kernel_address(sk, sk_user_data))
 		return 0;
 	if (reuseport_may_pick_another(sk))
 		return 0;

@@ -79,6 +79,41 @@ for look in (lambda: len(s.recv(9999,socket.MSG_PEEK)), waits):
     assert_printed(script, &wanted.repeat(2));
 }
 
+/// `sockmap(FD)` gives a socket to a program that drops all that comes (`BPF_SK_SKB_VERDICT`).
+const SOCKMAP: &str = r"
+import ctypes
+libc=ctypes.CDLL(None,use_errno=True)
+def bpf(command,*parts):
+    attr=b''.join(parts); fd=libc.syscall(321,command,attr,len(attr))
+    if fd<0: raise OSError(ctypes.get_errno(),f'bpf({command})')
+    return fd
+def sockmap(fd):
+    sockets=bpf(0,struct.pack('IIII',15,4,4,1))
+    drop=ctypes.create_string_buffer(bytes.fromhex('b7000000000000009500000000000000'))
+    license=ctypes.create_string_buffer(b'GPL')
+    code=struct.pack('IIQQ',14,2,ctypes.addressof(drop),ctypes.addressof(license))
+    program=bpf(5,code,bytes(44),struct.pack('I',38))
+    bpf(8,struct.pack('IIII',sockets,program,38,0))
+    key,value=ctypes.c_uint(0),ctypes.c_uint(fd)
+    bpf(2,struct.pack('IIQQQ',sockets,0,ctypes.addressof(key),ctypes.addressof(value),0))
+    return lambda: bpf(3,struct.pack('IIQ',sockets,0,ctypes.addressof(key)))
+";
+
+#[test]
+fn a_socket_in_a_sockmap_is_left_to_its_program() {
+    let script = r"
+def received():
+    try: return len(s.recv(99,socket.MSG_DONTWAIT))
+    except BlockingIOError: return 'nothing'
+send(10); print(received())
+leave=sockmap(s.fileno())
+send(20); print(received())
+leave()
+send(30); print(received())
+";
+    assert_printed(&format!("{SOCKMAP}{script}"), "10\nnothing\n30\n");
+}
+
 #[test]
 fn a_signal_does_not_keep_a_socket_from_becoming_lazy() {
     let script = r"
