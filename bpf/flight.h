@@ -203,13 +203,11 @@ __noinline __u32 flight_bytes(__u64 sock, __u64 group, __u32 charged,
 	__u64 poll_id, head;
 	bool condensed, took;
 
-	/* What a filter drops never arrives, nor what comes from a sender that
-	 * is not chosen, and what is merged is charged less: only what is there
-	 * counts. */
+	/* What a filter drops never arrives, and what is merged is charged
+	 * less: only what is there counts. */
 	if (!slot || !poll ||
 	    (kernel_address(sk, sk_filter) && !DEFECT(FILTER_EXPECTED)) ||
-	    (udp_takes_merged(sock) && !DEFECT(MERGED_EXPECTED)) ||
-	    (group && udp_chooses_senders(sock) && !DEFECT(SENDERS_IGNORED)))
+	    (udp_takes_merged(sock) && !DEFECT(MERGED_EXPECTED)))
 		return 0;
 	if (slot->sock != (sock ^ group)) {
 		__builtin_memset(slot, 0, sizeof(*slot));
@@ -290,6 +288,9 @@ static __always_inline __u32 queue_room_left(__u64 sock, __u64 group,
 	}
 	/* So much room that what is on its way makes no difference. */
 	if (room >= QUEUE_ROOM_FOR_ANY_POLL + FLIGHT_PACKETS_OF_VETH)
+		return room;
+	/* What comes from a sender that is not chosen never arrives. */
+	if (group && udp_chooses_senders(sock) && !DEFECT(SENDERS_IGNORED))
 		return room;
 	queue->in_flight = flight_bytes(sock, group, queue->charged,
 					queue->limit, queue->lent);
