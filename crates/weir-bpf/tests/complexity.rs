@@ -1,12 +1,12 @@
-//! How large the kernel half is, so that a regression is seen: compared with `complexity.txt`, which
-//! is written anew by `WEIR_RECORD=1 cargo test -p weir-bpf --test complexity`.
+//! How large the kernel half is, so that a regression is seen: compared with `complexity.txt`, which is written anew by
+//! `WEIR_RECORD=1 cargo test -p weir-bpf --test complexity`. And whether its stack is one that older kernels take.
 //!
 //! What the verifier has to look at depends on the kernel and on clang, so a tenth more or less is let
 //! pass on the kernel that the record names; on another one, only the verifier's limit counts.
 
 #![allow(clippy::unwrap_used, reason = "a failed call fails the test")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::{env, fs};
 
@@ -42,6 +42,9 @@ const PROGRAMS: [&str; 18] = [
     "weir_unsent",
 ];
 
+/// `MAX_BPF_STACK` of `include/linux/filter.h`: for all functions that are called at a time.
+const STACK_LIMIT: u32 = 512;
+
 /// Of one program, as `bpf_prog_info` has them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Size {
@@ -51,6 +54,59 @@ struct Size {
     translated: u32,
     /// Bytes of machine code, all functions.
     jited: u32,
+    /// Bytes of stack where it is deepest.
+    stack: u32,
+}
+
+/// A function of a program, by its first instruction.
+#[derive(Default)]
+struct Function {
+    stack: u32,
+    calls: BTreeSet<usize>,
+}
+
+/// Bytes of stack where the calls of a program are deepest, as Linux 6.1 counts them: more than later ones, since a
+/// function takes 32 at least (`check_max_stack_depth()`).
+fn stack(instructions: &[u8]) -> u32 {
+    const CALL: u8 = 0x85;
+    const CALL_FUNCTION: u8 = 1;
+    const ADD: u8 = 0x07;
+    const FRAME: u8 = 10;
+    let instructions: Vec<[u8; 8]> =
+        instructions.chunks_exact(8).map(|one| one.try_into().unwrap()).collect();
+    let offset = |one: [u8; 8]| i32::from(i16::from_le_bytes([one[2], one[3]]));
+    let called = |at: usize| {
+        let one = instructions[at];
+        (one[0] == CALL && one[1] >> 4 == CALL_FUNCTION)
+            .then(|| (at as i32 + 1 + offset(one)) as usize)
+    };
+    let all = 0..instructions.len();
+    let mut functions: BTreeMap<usize, Function> =
+        all.clone().filter_map(called).chain([0]).map(|at| (at, Function::default())).collect();
+    for at in all {
+        let (_, function) = functions.range_mut(..=at).next_back().unwrap();
+        function.calls.extend(called(at));
+        let [code, registers, ..] = instructions[at];
+        let deep = match (code & 7, registers & 15, registers >> 4) {
+            // Loads from the frame and stores to it.
+            (1, _, FRAME) | (2 | 3, FRAME, _) => offset(instructions[at]),
+            // A pointer into it, which is the frame's with something added.
+            (7, _, FRAME) => match instructions.get(at + 1) {
+                Some([ADD, to, _, _, imm @ ..]) if *to == registers & 15 => {
+                    i32::from_le_bytes(*imm)
+                }
+                _ => 0,
+            },
+            _ => 0,
+        };
+        function.stack = function.stack.max(deep.min(0).unsigned_abs());
+    }
+    fn deepest(functions: &BTreeMap<usize, Function>, at: usize) -> u32 {
+        let function = &functions[&at];
+        let beneath = function.calls.iter().map(|at| deepest(functions, *at)).max();
+        function.stack.max(1).next_multiple_of(32) + beneath.unwrap_or(0)
+    }
+    deepest(&functions, 0)
 }
 
 /// The newest programs of these names: those that this test has just loaded.
@@ -67,6 +123,7 @@ fn sizes() -> BTreeMap<&'static str, Size> {
             verified: program.verified_insns,
             translated: (program.xlated_prog_insns.len() / 8) as u32,
             jited: program.jited_prog_insns.len() as u32,
+            stack: stack(&program.xlated_prog_insns),
         };
         let newest = found.entry(*name).or_insert((0, size));
         if program.id >= newest.0 {
@@ -86,8 +143,8 @@ fn table(sizes: &BTreeMap<&'static str, Size>) -> String {
     for (name, size) in sizes {
         writeln!(
             text,
-            "{name:<14} {:>7} verified {:>6} translated {:>7} bytes of machine code",
-            size.verified, size.translated, size.jited
+            "{name:<14} {:>7} verified {:>6} translated {:>7} bytes of machine code {:>4} of stack",
+            size.verified, size.translated, size.jited, size.stack
         )
         .unwrap();
     }
@@ -112,6 +169,7 @@ fn the_kernel_half_has_not_grown() {
     assert_eq!(sizes.len(), PROGRAMS.len(), "{sizes:?}");
     for (name, size) in &sizes {
         assert!(size.verified < VERIFIER_LIMIT / 2, "{name}: {size:?}");
+        assert!(size.stack <= STACK_LIMIT, "{name}: {size:?}");
     }
     let now = table(&sizes);
     println!("{now}");
