@@ -11,7 +11,7 @@ use weir_bpf::sys::ethtool;
 use weir_bpf::sys::ipv6::quiet_ipv6;
 use weir_bpf::sys::netns::NetNs;
 
-use super::{PATIENCE, WEIR, reset, run_in, start_what_stays};
+use super::{PATIENCE, WEIR, reset, run_in, start_what_stays, wait_until};
 
 pub const SERVER: &str = "198.19.0.2";
 pub const SERVER6: &str = "2001:2:0:1::2";
@@ -83,6 +83,14 @@ impl Path {
         // Without it, or XDP, a veth takes no frame that is redirected.
         for end in [&client, &server] {
             end.run(|| ethtool::set_gro("peer", true)).unwrap().unwrap();
+        }
+        // An address is asked for in a group that is joined after whoever holds RTNL is done.
+        for (netns, group) in [(&client, "ff000002"), (&router, "ff000001"), (&server, "ff000002")]
+        {
+            let groups = || fs::read_to_string("/proc/thread-self/net/igmp6").unwrap();
+            wait_until("IPv6 addresses are asked for", || {
+                netns.run(groups).unwrap().contains(&format!("ff0200000000000000000001{group}"))
+            });
         }
         Self { client, router, server }
     }
