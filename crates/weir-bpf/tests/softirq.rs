@@ -253,6 +253,24 @@ fn a_local_sender_spends_its_own_time() {
     });
 }
 
+#[test]
+fn time_is_not_taken_while_nobody_wants_it() {
+    let mut bench = Bench::new(AttachMode::Native);
+    let used_by_some = |bench: &mut Bench| {
+        let before = bench.sample().used;
+        bench.send_from_its_cpu(2_000);
+        bench.sample().used - before
+    };
+    wait_until("it is taken", || used_by_some(&mut bench) > 0);
+    assert!(bench.softirqs.time(false).unwrap() && !bench.softirqs.time(false).unwrap());
+    assert_eq!((bench.sample().used, used_by_some(&mut bench)), (0, 0));
+    assert!(bench.softirqs.time(true).unwrap() && !bench.softirqs.time(true).unwrap());
+    wait_until("it is taken again", || used_by_some(&mut bench) > 0);
+    bench.softirqs.watch(false).unwrap();
+    assert!(!bench.softirqs.time(true).unwrap(), "they are not watched at all");
+    assert_eq!(used_by_some(&mut bench), 0);
+}
+
 /// For how long a CPU has been idle, since the machine began.
 fn idle(cpu: CpuId) -> Duration {
     const TICKS_PER_SECOND: u64 = 100;

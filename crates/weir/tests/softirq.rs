@@ -7,6 +7,7 @@ mod common;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use common::*;
 use rustix::process::{Pid, Signal};
@@ -202,6 +203,22 @@ fn another_share_holds_at_once() {
 #[test]
 fn a_flood_past_the_limit_is_discarded_and_told_of() {
     a_flood_past_the_limit_is_discarded(CLOSED_PORT, |_| ());
+}
+
+/// While softirqs take nothing, hardly anybody looks at them.
+#[test]
+fn so_is_one_after_a_calm_in_which_the_gate_was_awake() {
+    let network = Network::ipv4_only();
+    let cpus = Cpus::take();
+    let daemon = Daemon::start(&network, &["--napi", "softirq", "--user-share", "99%"]);
+    interrupt_each(&network, "200000");
+    let _process = Owned::compute_bound(cpus.cpu);
+    std::thread::sleep(Duration::from_secs(3));
+    while_flooded(&network, &cpus, CLOSED_PORT, || {
+        let discarded = || limit(&network)["discarded"].as_u64();
+        wait_until("it is limited", || discarded().is_some_and(|packets| packets > 100));
+    });
+    daemon.interrupt();
 }
 
 /// What is put on a ring costs input no less.

@@ -15,6 +15,11 @@ use crate::cpu_times::{self, CpuTimes};
 
 /// Of input's share: what softirqs take much from processes at, once something is wrong.
 pub const MUCH: f64 = 0.25;
+/// ...and little: in a window, it cannot have been all of a period's (10 ms).
+const LITTLE: f64 = 0.1;
+/// For how long they take little before they are looked at for one window in as long alone: where each packet has a
+/// softirq (veth), looking costs a sender a tenth of its packets. A flood may have as long until it is limited.
+const LITTLE_FOR: Duration = Duration::from_secs(1);
 /// Over how long that is compared, at least: a heartbeat's time, while something is wrong.
 const TAKEN_WINDOW: Duration = Duration::from_millis(90);
 /// The time over which the kernel's own account is compared: it knows no finer times than ticks of 10 ms, and what was
@@ -30,6 +35,9 @@ pub(super) struct Limited {
     slept: (Instant, BTreeMap<u32, CpuTimes>),
     /// While they are awake.
     awake: Option<(Instant, Vec<SoftirqTimes>)>,
+    /// Since when they take little, where they do; until when nobody looks, where nobody does.
+    little_since: Option<Instant>,
+    unseen_until: Option<Instant>,
     takes_much: bool,
 }
 
@@ -47,7 +55,15 @@ impl Limited {
     /// The gates are awake at first.
     pub(super) fn new(softirqs: Arc<Softirqs>, share: f64) -> Self {
         let slept = (Instant::now(), BTreeMap::new());
-        Self { softirqs, share, slept, awake: None, takes_much: false }
+        Self {
+            softirqs,
+            share,
+            slept,
+            awake: None,
+            little_since: None,
+            unseen_until: None,
+            takes_much: false,
+        }
     }
 
     pub(super) fn set_share(&mut self, share: f64) {
@@ -68,7 +84,7 @@ impl Limited {
         let takes_much = awake && self.take();
         let took_much = replace(&mut self.takes_much, takes_much);
         if !awake {
-            self.awake = None;
+            (self.awake, self.little_since, self.unseen_until) = (None, None, None);
         }
         match (tries, takes_much && !took_much) {
             (_, true) => Noticed::Much,
@@ -79,6 +95,12 @@ impl Limited {
 
     /// Whether they take much now, or did when that was last looked at.
     fn take(&mut self) -> bool {
+        if let Some(until) = self.unseen_until {
+            if Instant::now() < until {
+                return false;
+            }
+            self.look(true);
+        }
         let elapsed = self.awake.as_ref().map(|(at, _)| at.elapsed());
         if elapsed.is_some_and(|elapsed| elapsed < TAKEN_WINDOW) {
             return self.takes_much;
@@ -86,10 +108,21 @@ impl Limited {
         let now = self.softirqs.read().unwrap_or_default();
         let before = self.awake.replace((Instant::now(), now.clone()));
         let (Some((_, before)), Some(elapsed)) = (before, elapsed) else { return false };
-        let much = |(now, before): (&SoftirqTimes, &SoftirqTimes)| {
-            (now.taken - before.taken).share_of(Nanos::from(elapsed)) > self.share * MUCH
-        };
-        now.iter().zip(&before).any(much)
+        let taken = now.iter().zip(&before).map(|(now, before)| now.taken - before.taken);
+        let most = taken.max().unwrap_or_default().share_of(Nanos::from(elapsed)) / self.share;
+        if most > LITTLE {
+            self.little_since = None;
+        } else if self.little_since.get_or_insert_with(Instant::now).elapsed() >= LITTLE_FOR {
+            self.look(false);
+        }
+        most > MUCH
+    }
+
+    fn look(&mut self, wanted: bool) {
+        // Where that is refused now, they are not limited.
+        let _ = self.softirqs.time(wanted);
+        self.awake = None;
+        self.unseen_until = (!wanted).then(|| Instant::now() + LITTLE_FOR);
     }
 
     /// Whether softirqs have had more than their share of a CPU that was hardly idle. By the kernel's own account, which
