@@ -95,17 +95,16 @@ impl Softirqs {
     }
 
     /// Of those that are watched, stops taking their time, or takes it again: from nothing, and nothing is limited
-    /// meanwhile. Whether that is a change.
+    /// meanwhile.
     ///
     /// # Errors
     /// When the kernel refuses a tracepoint.
-    pub fn time(&self, wanted: bool) -> Result<bool> {
+    pub fn time(&self, wanted: bool) -> Result<()> {
         let mut watch = lock(&self.watch);
-        let changes = !watch.interrupts.is_empty() && wanted == watch.each.is_empty();
-        if changes {
-            watch.time(wanted, &self.times)?;
+        if watch.interrupts.is_empty() || wanted != watch.each.is_empty() {
+            return Ok(());
         }
-        Ok(changes)
+        watch.time(wanted, &self.times)
     }
 
     /// What has been used since they are watched, by CPU. Not one instant: softirqs run meanwhile.

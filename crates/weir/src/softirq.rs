@@ -26,7 +26,7 @@ pub struct LimitStatus {
     /// Packets that the gate has discarded for it.
     pub discarded: u64,
     /// Receive softirqs since the last status, for whichever interface, on each CPU that had some; of them nothing is
-    /// known while the gate sleeps, and little while they take little.
+    /// known while the gate sleeps, and for most of the time while they take little.
     pub cpus: Vec<CpuShares>,
 }
 
