@@ -38,9 +38,8 @@ pub struct Softirqs {
 
 /// The programs, attached while they are wanted.
 struct Watch {
-    // Before the programs. These run for each softirq, the others for interrupts.
-    each: Vec<Link>,
-    interrupts: Vec<Link>,
+    // Before the programs.
+    links: Vec<Link>,
     skel: SoftirqSkel<'static>,
 }
 
@@ -70,7 +69,7 @@ impl Softirqs {
         })?;
         let times = MapHandle::try_from(&probe.maps().softirqs)
             .map_err(Error::bpf("share", TRACEPOINTS))?;
-        Ok(Self { times, watch: Mutex::new(Watch { each: vec![], interrupts: vec![], skel }) })
+        Ok(Self { times, watch: Mutex::new(Watch { links: vec![], skel }) })
     }
 
     /// In each `period` what may be taken begins anew, from the next poll on.
@@ -85,26 +84,17 @@ impl Softirqs {
     /// When the kernel refuses a tracepoint.
     pub fn watch(&self, wanted: bool) -> Result<()> {
         let mut watch = lock(&self.watch);
-        if wanted != watch.interrupts.is_empty() {
+        if wanted != watch.links.is_empty() {
             return Ok(());
         }
-        let interrupts = if wanted { watch.attach_to_interrupts()? } else { vec![] };
-        watch.time(wanted, &self.times)?;
-        watch.interrupts = interrupts;
-        Ok(())
-    }
-
-    /// Of those that are watched, stops taking their time, or takes it again: from nothing, and nothing is limited
-    /// meanwhile.
-    ///
-    /// # Errors
-    /// When the kernel refuses a tracepoint.
-    pub fn time(&self, wanted: bool) -> Result<()> {
-        let mut watch = lock(&self.watch);
-        if watch.interrupts.is_empty() || wanted != watch.each.is_empty() {
+        if wanted {
+            // Others may have ended within a softirq.
+            forget(&self.times)?;
+            watch.links = watch.attach()?;
             return Ok(());
         }
-        watch.time(wanted, &self.times)
+        watch.links.clear();
+        forget(&self.times)
     }
 
     /// What has been used since they are watched, by CPU. Not one instant: softirqs run meanwhile.
@@ -123,17 +113,7 @@ impl Softirqs {
 }
 
 impl Watch {
-    fn time(&mut self, wanted: bool, times: &MapHandle) -> Result<()> {
-        self.each.clear();
-        // They may have ended within a softirq.
-        forget(times)?;
-        if wanted {
-            self.each = self.attach_to_each()?;
-        }
-        Ok(())
-    }
-
-    fn attach_to_each(&self) -> Result<Vec<Link>> {
+    fn attach(&self) -> Result<Vec<Link>> {
         let progs = &self.skel.progs;
         // Those that say what is taken go first when they are detached: what they have said is then forgotten.
         let all = [
@@ -141,13 +121,6 @@ impl Watch {
             &progs.weir_sirq_poll,
             &progs.weir_sirq_end,
             &progs.weir_sirq_raise,
-        ];
-        attach_all(TRACEPOINTS, all)
-    }
-
-    fn attach_to_interrupts(&self) -> Result<Vec<Link>> {
-        let progs = &self.skel.progs;
-        let all = [
             &progs.weir_irq_in,
             &progs.weir_irq_out,
             &progs.weir_timer_in,
@@ -161,6 +134,7 @@ impl Watch {
     }
 }
 
+/// The programs may have ended within a softirq.
 fn forget(times: &MapHandle) -> Result<()> {
     let cpus =
         libbpf_rs::num_possible_cpus().map_err(Error::bpf("count the CPUs for", TRACEPOINTS))?;

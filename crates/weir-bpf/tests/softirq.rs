@@ -254,7 +254,7 @@ fn a_local_sender_spends_its_own_time() {
 }
 
 #[test]
-fn time_is_not_taken_while_nobody_wants_it() {
+fn nothing_is_counted_while_they_are_not_watched() {
     let mut bench = Bench::new(AttachMode::Native);
     let used_by_some = |bench: &mut Bench| {
         let before = bench.sample().used;
@@ -262,13 +262,10 @@ fn time_is_not_taken_while_nobody_wants_it() {
         bench.sample().used - before
     };
     wait_until("it is taken", || used_by_some(&mut bench) > 0);
-    bench.softirqs.time(false).unwrap();
-    assert_eq!((bench.sample().used, used_by_some(&mut bench)), (0, 0));
-    bench.softirqs.time(true).unwrap();
-    wait_until("it is taken again", || used_by_some(&mut bench) > 0);
     bench.softirqs.watch(false).unwrap();
-    bench.softirqs.time(true).unwrap();
-    assert_eq!(used_by_some(&mut bench), 0, "they are not watched at all");
+    assert_eq!((bench.sample().used, used_by_some(&mut bench)), (0, 0));
+    bench.softirqs.watch(true).unwrap();
+    wait_until("it is taken again", || used_by_some(&mut bench) > 0);
 }
 
 /// For how long a CPU has been idle, since the machine began.

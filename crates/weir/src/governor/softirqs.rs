@@ -33,8 +33,8 @@ pub(super) struct Limited {
     share: f64,
     /// While the gates sleep.
     slept: (Instant, BTreeMap<u32, CpuTimes>),
-    /// While they are awake.
-    awake: Option<(Instant, Vec<SoftirqTimes>)>,
+    /// While they are awake, and softirqs are looked at.
+    seen: Option<(Instant, Vec<SoftirqTimes>)>,
     /// Since when they take little, where they do; until when nobody looks, where nobody does.
     little_since: Option<Instant>,
     unseen_until: Option<Instant>,
@@ -59,7 +59,7 @@ impl Limited {
             softirqs,
             share,
             slept,
-            awake: None,
+            seen: None,
             little_since: None,
             unseen_until: None,
             takes_much: false,
@@ -75,16 +75,20 @@ impl Limited {
         self.takes_much
     }
 
-    /// Watches them as long as the gates are awake.
+    /// Watches them as long as the gates are awake, but hardly while they take little.
     pub(super) fn follow(&mut self, alarm: &Alarm) -> Noticed {
         let tries = alarm.is_asleep() && self.is_over() && alarm.try_gates();
         let awake = !alarm.is_asleep();
-        // Where that is refused now, though not at the start, they are not limited.
-        let _ = self.softirqs.watch(awake);
-        let takes_much = awake && self.take();
-        let took_much = replace(&mut self.takes_much, takes_much);
         if !awake {
-            (self.awake, self.little_since, self.unseen_until) = (None, None, None);
+            (self.little_since, self.unseen_until) = (None, None);
+        }
+        let looks = awake && self.unseen_until.is_none_or(|until| Instant::now() >= until);
+        // Where that is refused now, though not at the start, they are not limited.
+        let _ = self.softirqs.watch(looks);
+        let takes_much = looks && self.take();
+        let took_much = replace(&mut self.takes_much, takes_much);
+        if !looks {
+            self.seen = None;
         }
         match (tries, takes_much && !took_much) {
             (_, true) => Noticed::Much,
@@ -95,34 +99,20 @@ impl Limited {
 
     /// Whether they take much now, or did when that was last looked at.
     fn take(&mut self) -> bool {
-        if let Some(until) = self.unseen_until {
-            if Instant::now() < until {
-                return false;
-            }
-            self.look(true);
-        }
-        let elapsed = self.awake.as_ref().map(|(at, _)| at.elapsed());
+        let elapsed = self.seen.as_ref().map(|(at, _)| at.elapsed());
         if elapsed.is_some_and(|elapsed| elapsed < TAKEN_WINDOW) {
             return self.takes_much;
         }
         let now = self.softirqs.read().unwrap_or_default();
-        let before = self.awake.replace((Instant::now(), now.clone()));
+        let before = self.seen.replace((Instant::now(), now.clone()));
         let (Some((_, before)), Some(elapsed)) = (before, elapsed) else { return false };
         let taken = now.iter().zip(&before).map(|(now, before)| now.taken - before.taken);
         let most = taken.max().unwrap_or_default().share_of(Nanos::from(elapsed)) / self.share;
-        if most > LITTLE {
-            self.little_since = None;
-        } else if self.little_since.get_or_insert_with(Instant::now).elapsed() >= LITTLE_FOR {
-            self.look(false);
-        }
+        let now = Instant::now();
+        self.little_since = (most <= LITTLE).then(|| self.little_since.unwrap_or(now));
+        let long = self.little_since.is_some_and(|since| now - since >= LITTLE_FOR);
+        self.unseen_until = long.then(|| now + LITTLE_FOR);
         most > MUCH
-    }
-
-    fn look(&mut self, wanted: bool) {
-        // Where that is refused now, they are not limited.
-        let _ = self.softirqs.time(wanted);
-        self.awake = None;
-        self.unseen_until = (!wanted).then(|| Instant::now() + LITTLE_FOR);
     }
 
     /// Whether softirqs have had more than their share of a CPU that was hardly idle. By the kernel's own account, which
