@@ -209,9 +209,11 @@ fn a_gate_that_somebody_else_detaches_beside_another_is_attached_again() {
     let daemon = Daemon::start(&network, &[NEAR2, "--attach", "clsact"]);
     assert_eq!(near(&network, "tc", "qdisc del dev near2 clsact"), "");
     daemon.said("near2 is no longer protected: somebody has detached weir's gate");
+    // The status may still be that of before.
+    let filters = || near(&network, "tc", "filter show dev near2 ingress");
+    wait_until("it is attached again", || filters().contains("weir_gate_tc"));
     network.wait_until_both_are_protected();
-    let filters = near(&network, "tc", "filter show dev near2 ingress");
-    assert!(filters.contains("weir_gate_tc"), "{filters}");
+    assert!(filters().contains("weir_gate_tc"), "{}", filters());
     daemon.interrupt();
     assert_eq!(near(&network, "tc", "qdisc show dev near2 clsact"), "");
     network.assert_untouched();
