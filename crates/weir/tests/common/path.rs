@@ -27,6 +27,13 @@ impl Path {
         start_what_stays();
         let [client, router, server] = [(); 3].map(|()| NetNs::create().unwrap());
         let (to_client, to_server) = (client.path(), server.path());
+        // The router asks for neighbours from its link-local addresses: it has them as soon as its links are up.
+        let at_once = || {
+            for of in ["all", "default"] {
+                fs::write(format!("/proc/sys/net/ipv6/conf/{of}/accept_dad"), "0").unwrap();
+            }
+        };
+        router.run(at_once).unwrap();
         run_in(
             &router,
             &format!(
@@ -36,7 +43,6 @@ impl Path {
                 to_server.display()
             ),
         );
-        // The router asks for neighbours from its link-local addresses.
         for netns in [&client, &server] {
             netns.run(|| quiet_ipv6("peer")).unwrap().unwrap();
         }
@@ -84,7 +90,7 @@ impl Path {
         for end in [&client, &server] {
             end.run(|| ethtool::set_gro("peer", true)).unwrap().unwrap();
         }
-        // An address is asked for in a group that is joined after whoever holds RTNL is done.
+        // An address is asked for in a group that is joined after whoever holds RTNL is done, and so is it asked from one.
         for (netns, group) in [(&client, "ff000002"), (&router, "ff000001"), (&server, "ff000002")]
         {
             let groups = || fs::read_to_string("/proc/thread-self/net/igmp6").unwrap();
@@ -92,6 +98,13 @@ impl Path {
                 netns.run(groups).unwrap().contains(&format!("ff0200000000000000000001{group}"))
             });
         }
+        wait_until("the router asks for IPv6 addresses", || {
+            let addresses = || fs::read_to_string("/proc/thread-self/net/if_inet6").unwrap();
+            let addresses = router.run(addresses).unwrap();
+            // Permanent, and not tentative (linux/if_addr.h); of an interface that is not `lo`.
+            addresses.lines().filter(|it| it.starts_with("fe80") && it.contains(" 80 ")).count()
+                == 2
+        });
         Self { client, router, server }
     }
 
