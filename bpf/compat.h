@@ -102,6 +102,7 @@ struct sock_common {
 struct sock_reuseport {
 	__u16 num_socks;
 	__u16 incoming_cpu; /* since 6.2: sockets that prefer a CPU */
+	__u32 synq_overflow_ts;
 	void *prog;
 	struct sock *socks[];
 };
@@ -138,6 +139,19 @@ struct request_sock_queue {
 
 struct inet_connection_sock {
 	struct request_sock_queue icsk_accept_queue;
+};
+
+struct tcp_options_received {
+	int ts_recent_stamp; /* of a listener: its group's synq_overflow_ts */
+	__u16 user_mss;
+};
+
+struct tcp_sock {
+	struct tcp_options_received rx_opt;
+	__u32 window_clamp;
+	bool is_mptcp;
+	void *md5sig_info;
+	void *ao_info;
 };
 
 struct ip_mc_socklist {

@@ -38,23 +38,6 @@
 /* Set by user space: has the kernel the helpers (Linux 6.0)? */
 const volatile bool has_raw_cookies;
 
-#pragma clang attribute push(__attribute__((preserve_access_index)), \
-			     apply_to = record)
-
-struct tcp_options_received {
-	__u16 user_mss;
-};
-
-struct tcp_sock {
-	struct tcp_options_received rx_opt;
-	__u32 window_clamp;
-	bool is_mptcp;
-	void *md5sig_info;
-	void *ao_info;
-};
-
-#pragma clang attribute pop
-
 /* With its one option. */
 struct synack {
 	struct tcphdr tcp;
@@ -126,9 +109,10 @@ __noinline __u32 cookie_window(__u64 address, bool joins)
 	__u32 window;
 
 	if (kernel_read(sk, __sk_common.skc_state) != TCP_LISTEN ||
-	    !tcp_requests_are_full(sk) || tcp_backlog_is_full(sk) ||
-	    reuseport_may_pick_another(sk) || kernel_address(sk, sk_filter) ||
-	    !is_plain_listener(sk) || (joins && is_mptcp(sk)))
+	    !tcp_requests_are_full(sk) || !tcp_has_sent_cookie(sk) ||
+	    tcp_backlog_is_full(sk) || reuseport_may_pick_another(sk) ||
+	    kernel_address(sk, sk_filter) || !is_plain_listener(sk) ||
+	    (joins && is_mptcp(sk)))
 		return 0;
 	window = (__u32)kernel_read(sk, sk_rcvbuf) / 4;
 	return window < TCP_WINDOW_MAX ? window : TCP_WINDOW_MAX;
@@ -435,7 +419,7 @@ static __always_inline bool answers_requests(const struct weir_poll *poll)
 /*
  * Is this packet to be answered? Of each poll's requests the first is the
  * kernel's, whose answer is the better one, and who forgets that it has sent
- * any (tcp_synq_no_recent_overflow()).
+ * any (tcp_has_sent_cookie()).
  */
 static __always_inline bool is_to_be_answered(__u32 reason)
 {

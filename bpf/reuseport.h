@@ -14,22 +14,24 @@
 /* Larger groups pass. */
 #define REUSEPORT_SOCKETS 64
 
+/* The address of the group that it is of; 0: of none. */
+static __always_inline __u64 reuseport_group(const struct sock *sk)
+{
+	bool shares =
+		has_rdonly_cast()
+			? BPF_CORE_READ_BITFIELD(sk, __sk_common.skc_reuseport)
+			: BPF_CORE_READ_BITFIELD_PROBED(
+				  sk, __sk_common.skc_reuseport);
+
+	return shares ? kernel_address(sk, sk_reuseport_cb) : 0;
+}
+
 static __always_inline bool reuseport_may_pick_another(const struct sock *sk)
 {
 	const struct sock_reuseport *group;
-	__u64 address;
+	__u64 address = reuseport_group(sk);
 
-	if (has_rdonly_cast()) {
-		if (!BPF_CORE_READ_BITFIELD(sk, __sk_common.skc_reuseport))
-			return false;
-	} else if (!BPF_CORE_READ_BITFIELD_PROBED(sk,
-						  __sk_common.skc_reuseport)) {
-		return false;
-	}
-	if (DEFECT(GROUP_PROGRAM_IGNORED))
-		return false;
-	address = kernel_address(sk, sk_reuseport_cb);
-	if (!address)
+	if (!address || DEFECT(GROUP_PROGRAM_IGNORED))
 		return false;
 	group = kernel_cast(address, struct sock_reuseport);
 	if (kernel_address(group, prog))

@@ -48,18 +48,40 @@ static __always_inline bool tcp_backlog_is_full(const struct sock *sk)
 	return DEFECT(BACKLOG_AT_LIMIT) ? waiting >= limit : waiting > limit;
 }
 
+/* In jiffies: at any HZ no more than half of the two minutes for which the
+ * kernel takes its cookies back (TCP_SYNCOOKIE_VALID). */
+#define COOKIE_SENT_LATELY 6000
+
+/*
+ * Has the kernel answered by cookie for it lately (tcp_synq_overflow())? Of
+ * another listener it takes none back (tcp_synq_no_recent_overflow()).
+ */
+static __always_inline bool tcp_has_sent_cookie(const struct sock *sk)
+{
+	__u64 group = reuseport_group(sk);
+	__u32 sent;
+
+	sent = group ? kernel_read(kernel_cast(group, struct sock_reuseport),
+				   synq_overflow_ts)
+		     : (__u32)kernel_read(kernel_cast(kernel_address_of(sk),
+						      struct tcp_sock),
+					  rx_opt.ts_recent_stamp);
+	return (__u32)bpf_jiffies64() - sent < COOKIE_SENT_LATELY;
+}
+
 /*
  * inet_csk_reqsk_queue_is_full(): the kernel keeps nothing of further requests,
- * and answers them by SYN cookie, if at all.
+ * and answers them by SYN cookie, if at all. At the limit, one more is kept or
+ * none (before Linux 6.14 and its backports), which its cookies tell.
  */
 static __always_inline bool tcp_requests_are_full(const struct sock *sk)
 {
 	const struct inet_connection_sock *icsk =
 		kernel_cast(kernel_address_of(sk), struct inet_connection_sock);
 	__u32 waiting = kernel_read(icsk, icsk_accept_queue.qlen.counter);
+	__u32 limit = kernel_read(sk, sk_max_ack_backlog);
 
-	/* Before Linux 6.14 already at the limit: one more is the kernel's. */
-	return waiting > kernel_read(sk, sk_max_ack_backlog);
+	return waiting > limit || (waiting == limit && tcp_has_sent_cookie(sk));
 }
 
 /* By its address, for the loop below: see socket_room(). */

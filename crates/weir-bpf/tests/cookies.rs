@@ -25,6 +25,7 @@ use weir_bpf::sys::ethtool;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::local_table::LocalAddresses;
 use weir_bpf::sys::sched;
+use weir_bpf::sys::snmp::tcp_stats;
 use weir_bpf::traffic::{FlowSpec, Generator, Sources, Transport};
 use weir_bpf::units::{CpuId, PacketsPerSec};
 use weir_bpf::verdict::{Kind, Reason};
@@ -98,6 +99,13 @@ impl Bench {
     }
 
     fn full_listener_of(&self, ip: &str, protocol: Option<Protocol>, with: With) -> OwnedFd {
+        let listener = self.filled_listener(ip, protocol, with);
+        self.have_a_cookie_sent(ip);
+        listener
+    }
+
+    /// The kernel has answered none of its requests by cookie.
+    fn filled_listener(&self, ip: &str, protocol: Option<Protocol>, with: With) -> OwnedFd {
         let address = SocketAddr::new(ip.parse().unwrap(), SERVICE);
         let open = || {
             let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
@@ -112,13 +120,33 @@ impl Bench {
         let asked = || self.judge(&self.syn(ip, &[]));
         // What is known of another listener there holds for a moment.
         wait_until("the queue is empty", || asked() == Reason::TcpSyn);
-        let flow = FlowSpec { rate: Some(PacketsPerSec(100.0)), ..self.requests(ip) };
-        self.while_sent(flow, || {
+        self.send_cookies(false);
+        self.while_sent(self.few_requests(ip), || {
             // The second of a poll is answered already.
             let is_full = || matches!(asked(), Reason::TcpRequest | Reason::TcpCookie);
             wait_until("the queue is full", is_full);
         });
+        self.send_cookies(true);
         listener
+    }
+
+    fn send_cookies(&self, sends: bool) {
+        let set =
+            || std::fs::write("/proc/sys/net/ipv4/tcp_syncookies", ["0", "1"][usize::from(sends)]);
+        self.network.near.run(set).unwrap().unwrap();
+    }
+
+    /// By the kernel.
+    fn have_a_cookie_sent(&self, ip: &str) {
+        let sent = || self.network.near.run(|| tcp_stats().unwrap()).unwrap().syn_cookies_sent;
+        let before = sent();
+        self.while_sent(self.few_requests(ip), || {
+            wait_until("the kernel has sent a cookie", || sent() > before);
+        });
+    }
+
+    fn few_requests(&self, ip: &str) -> FlowSpec {
+        FlowSpec { rate: Some(PacketsPerSec(100.0)), ..self.requests(ip) }
     }
 
     fn while_sent(&self, flow: FlowSpec, body: impl FnOnce()) {
@@ -268,6 +296,22 @@ fn the_first_request_of_a_poll_is_the_kernels_and_so_are_all_while_no_cpu_is_sho
     // The gate reads the clock once a tick.
     std::thread::sleep(Duration::from_millis(20));
     assert!(!answered(&bench), "no CPU is short");
+}
+
+/// Else it takes none back (`tcp_synq_no_recent_overflow()`), and resets the client.
+#[test]
+fn the_first_cookie_of_a_listener_is_the_kernels() {
+    let bench = Bench::new(AttachMode::Native);
+    let with: [With; 2] = [|_| (), |socket| sockopt::set_socket_reuseport(socket, true).unwrap()];
+    for ip in [NEAR_IP4, NEAR_IP6] {
+        for with in with {
+            let _listener = bench.filled_listener(ip, None, with);
+            let answered = || bench.answer_to(&bench.syn(ip, &OPTIONS)).is_some();
+            assert!(!answered());
+            bench.have_a_cookie_sent(ip);
+            assert!(answered());
+        }
+    }
 }
 
 #[test]
