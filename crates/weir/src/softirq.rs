@@ -25,8 +25,8 @@ pub struct LimitStatus {
     pub input_share: f64,
     /// Packets that the gate has discarded for it.
     pub discarded: u64,
-    /// Receive softirqs since the last status, for whichever interface, on each CPU that had some; of them nothing is
-    /// known while the gate sleeps, and for most of the time while they take little.
+    /// Receive softirqs since the last status, for whichever interface, on each CPU that had some; nothing is known of
+    /// them while the gate sleeps, or they take little.
     pub cpus: Vec<CpuShares>,
 }
 

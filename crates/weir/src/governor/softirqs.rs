@@ -17,8 +17,9 @@ use crate::cpu_times::{self, CpuTimes};
 pub const MUCH: f64 = 0.25;
 /// ...and little: in a window, it cannot have been all of a period's (10 ms).
 const LITTLE: f64 = 0.1;
-/// For how long they take little before they are looked at for one window in as long alone: where each packet has a
-/// softirq (veth), looking costs a sender a tenth of its packets. A flood may have as long until it is limited.
+/// For how long they take little before nobody looks, and over how long the kernel's own account says more then: where
+/// each packet has a softirq (veth), looking costs a sender a tenth of its packets. A flood may have as long until it is
+/// limited.
 const LITTLE_FOR: Duration = Duration::from_secs(1);
 /// Over how long that is compared, at least: a heartbeat's time, while something is wrong.
 const TAKEN_WINDOW: Duration = Duration::from_millis(90);
@@ -31,13 +32,14 @@ pub(super) struct Limited {
     softirqs: Arc<Softirqs>,
     /// Input's of a CPU, 0 to 1.
     share: f64,
-    /// While the gates sleep.
-    slept: (Instant, BTreeMap<u32, CpuTimes>),
-    /// While they are awake, and softirqs are looked at.
+    /// The kernel's own account, while nobody looks at softirqs: the gates sleep, or are calm.
+    unseen: (Instant, BTreeMap<u32, CpuTimes>),
+    /// While somebody does.
     seen: Option<(Instant, Vec<SoftirqTimes>)>,
-    /// Since when they take little, where they do; until when nobody looks, where nobody does.
+    /// Since when they take little, where they do.
     little_since: Option<Instant>,
-    unseen_until: Option<Instant>,
+    /// They have for long.
+    calm: bool,
     takes_much: bool,
 }
 
@@ -54,16 +56,9 @@ pub(super) enum Noticed {
 impl Limited {
     /// The gates are awake at first.
     pub(super) fn new(softirqs: Arc<Softirqs>, share: f64) -> Self {
-        let slept = (Instant::now(), BTreeMap::new());
-        Self {
-            softirqs,
-            share,
-            slept,
-            seen: None,
-            little_since: None,
-            unseen_until: None,
-            takes_much: false,
-        }
+        let unseen = (Instant::now(), BTreeMap::new());
+        let (seen, little_since, calm, takes_much) = (None, None, false, false);
+        Self { softirqs, share, unseen, seen, little_since, calm, takes_much }
     }
 
     pub(super) fn set_share(&mut self, share: f64) {
@@ -75,14 +70,16 @@ impl Limited {
         self.takes_much
     }
 
-    /// Watches them as long as the gates are awake, but hardly while they take little.
+    /// Watches them as long as the gates are awake, but not while they take little.
     pub(super) fn follow(&mut self, alarm: &Alarm) -> Noticed {
-        let tries = alarm.is_asleep() && self.is_over() && alarm.try_gates();
+        let tries =
+            alarm.is_asleep() && self.is_over(self.share, *WINDOW.start()) && alarm.try_gates();
         let awake = !alarm.is_asleep();
         if !awake {
-            (self.little_since, self.unseen_until) = (None, None);
+            (self.little_since, self.calm) = (None, false);
         }
-        let looks = awake && self.unseen_until.is_none_or(|until| Instant::now() >= until);
+        self.calm = self.calm && !self.is_over(LITTLE * self.share, LITTLE_FOR);
+        let looks = awake && !self.calm;
         // Where that is refused now, though not at the start, they are not limited.
         let _ = self.softirqs.watch(looks);
         let takes_much = looks && self.take();
@@ -110,28 +107,28 @@ impl Limited {
         let most = taken.max().unwrap_or_default().share_of(Nanos::from(elapsed)) / self.share;
         let now = Instant::now();
         self.little_since = (most <= LITTLE).then(|| self.little_since.unwrap_or(now));
-        let long = self.little_since.is_some_and(|since| now - since >= LITTLE_FOR);
-        self.unseen_until = long.then(|| now + LITTLE_FOR);
+        self.calm = self.little_since.is_some_and(|since| now - since >= LITTLE_FOR);
         most > MUCH
     }
 
-    /// Whether softirqs have had more than their share of a CPU that was hardly idle. By the kernel's own account, which
-    /// has what a process spends by sending to its own host, too: a reason to look, and none to discard.
-    fn is_over(&mut self) -> bool {
-        let elapsed = self.slept.0.elapsed();
-        if elapsed < *WINDOW.start() {
+    /// Whether softirqs have had more than this share of a CPU that was hardly idle, over so long at least. By the
+    /// kernel's own account, which has what a process spends by sending to its own host, too: a reason to look, and none
+    /// to discard.
+    fn is_over(&mut self, share: f64, least: Duration) -> bool {
+        let elapsed = self.unseen.0.elapsed();
+        if elapsed < least {
             return false;
         }
         let now = (Instant::now(), cpu_times::read().unwrap_or_default());
-        let (_, before) = replace(&mut self.slept, now);
+        let (_, before) = replace(&mut self.unseen, now);
         let is_over = |(cpu, now): (&u32, &CpuTimes)| {
             let Some(before) = before.get(cpu) else { return false };
             let since =
                 |field: fn(&CpuTimes) -> u64| field(now).saturating_sub(field(before)) as f64;
             let all = since(|times| times.total);
-            since(|times| times.softirq) > all * self.share
+            since(|times| times.softirq) > all * share
                 && since(|times| times.idle) < all * IDLE_BELOW
         };
-        WINDOW.contains(&elapsed) && self.slept.1.iter().any(is_over)
+        WINDOW.contains(&elapsed) && self.unseen.1.iter().any(is_over)
     }
 }
