@@ -411,7 +411,7 @@ impl Daemon {
             let lost = self.unprotected.iter().map(|each| &each.status);
             let lost = lost.filter(|status| status.was_protected()).map(InterfaceStatus::key);
             let keys: Vec<Key> = there.chain(lost).chain([key]).collect();
-            let guardian = Guardian::start(&keys)?;
+            let guardian = Guardian::start(&keys, &self.signals.stop)?;
             self.wardens.keys = keys;
             self.employ(guardian);
         }
@@ -482,7 +482,7 @@ impl Daemon {
 
     fn start_guardian(&mut self) {
         self.guardian_started = Instant::now();
-        match Guardian::start(&self.wardens.keys) {
+        match Guardian::start(&self.wardens.keys, &self.signals.stop) {
             Ok(guardian) => self.employ(guardian),
             // Tried again with the next tick; protection goes on meanwhile.
             Err(error) => self.console.trouble(&error),

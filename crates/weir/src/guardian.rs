@@ -11,10 +11,12 @@
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, ioctl_fionbio, retry_on_intr};
@@ -36,8 +38,9 @@ use crate::statefile::State;
 
 /// What the guardian writes when it is ready.
 const READY: u8 = b'+';
-/// How long it may take to get ready; the exec and a few system calls take milliseconds.
-const READY_MAX: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
+/// How long it may take to get ready: it needs 5 ms of CPU time, and a host in livelock may leave it a thousandth of a
+/// CPU. Less than the watchdog's time, as a daemon that runs waits for it, too.
+const READY_MAX: Duration = Duration::from_secs(60);
 
 /// A running guardian, seen from the daemon.
 #[derive(Debug)]
@@ -49,7 +52,10 @@ pub struct Guardian {
 
 impl Guardian {
     /// Starts a guardian for these interfaces, and waits until it watches this process.
-    pub fn start(keys: &[Key]) -> Result<Self> {
+    ///
+    /// # Errors
+    /// If it does not within [`READY_MAX`], or before this process is told to stop.
+    pub fn start(keys: &[Key], stop: &UnixStream) -> Result<Self> {
         let failed = |source| Error::system("start the guardian process", source);
         let mut child = Command::new("/proc/self/exe")
             .arg0("weir")
@@ -68,14 +74,11 @@ impl Guardian {
             .ok_or(Errno::SRCH)
             .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()))
             .map_err(|errno| failed(errno.into()))?;
-        if !is_ready(&mut child)? {
+        if let Err(error) = wait_until_ready(&mut child, stop, READY_MAX) {
             // It is ours and not yet reaped, so its number means no other process.
             let _ = child.kill();
             let _ = child.wait();
-            return Err(Error::refused(
-                "the guardian process ended before it was ready, so nothing has been changed",
-                "run `weir guardian --parent $$` to see its error",
-            ));
+            return Err(error);
         }
         Ok(Self { child, pidfd })
     }
@@ -105,14 +108,28 @@ impl Guardian {
     }
 }
 
-fn is_ready(child: &mut Child) -> Result<bool> {
-    let Some(mut stdout) = child.stdout.take() else { return Ok(false) };
-    let mut fds = [PollFd::new(&stdout, PollFlags::IN)];
-    // Ctrl-C while starting: the main loop will see it.
-    let ready = retry_on_intr(|| poll(&mut fds, Some(&READY_MAX)))
-        .map_err(|errno| Error::system("wait for the guardian process", errno))?;
+fn wait_until_ready(child: &mut Child, stop: &UnixStream, most: Duration) -> Result<()> {
+    let failed = |errno| Error::system("wait for the guardian process", errno);
+    let mut stdout = child.stdout.take().ok_or_else(|| failed(Errno::BADF))?;
+    let mut fds = [PollFd::new(&stdout, PollFlags::IN), PollFd::new(stop, PollFlags::IN)];
+    let timeout = Timespec::try_from(most).ok();
+    retry_on_intr(|| poll(&mut fds, timeout.as_ref())).map_err(failed)?;
+    let [answers, stops] = fds.map(|fd| !fd.revents().is_empty());
+    if !answers {
+        let what = match stops {
+            true => "weir was told to stop before the guardian process was ready".into(),
+            false => format!("the guardian process was not ready within {} s", most.as_secs()),
+        };
+        return Err(Error::refused(what, "start weir again"));
+    }
     let mut answer = [0];
-    Ok(ready > 0 && stdout.read_exact(&mut answer).is_ok() && answer == [READY])
+    if stdout.read_exact(&mut answer).is_ok() && answer == [READY] {
+        return Ok(());
+    }
+    Err(Error::refused(
+        "the guardian process ended before it was ready",
+        "run `weir guardian --parent $$` to see its error",
+    ))
 }
 
 /// The guardian's own life. `parent` is the daemon that started it.
@@ -229,5 +246,31 @@ fn restore_one(host: &Host, key: &Key) -> Result<()> {
         Attempt::Held(lock) => restore::leftovers(host, key, &lock).map(drop),
         // A new daemon was quicker, and has put back what it found.
         Attempt::Protected { .. } => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guardian_that_has_ended_is_told_from_one_that_is_not_ready_yet() {
+        let (stop, mut signal) = UnixStream::pair().unwrap();
+        let refusal = |script: &str, most: Duration| {
+            let mut shell = Command::new("sh");
+            let mut child = shell.args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+            let ready = wait_until_ready(&mut child, &stop, most);
+            let _ = child.kill();
+            child.wait().unwrap();
+            ready.map_or_else(|error| error.to_string(), |()| "none".into())
+        };
+        assert_eq!(refusal("printf +; exec sleep 60", READY_MAX), "none");
+        for ended in [":", "printf -"] {
+            assert!(refusal(ended, READY_MAX).contains("ended before it was ready"));
+        }
+        let slow = || refusal("exec sleep 60", Duration::from_secs(1));
+        assert!(slow().contains("the guardian process was not ready within 1 s"));
+        signal.write_all(&[0]).unwrap();
+        assert!(slow().contains("told to stop before"));
     }
 }

@@ -80,7 +80,10 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let forwarding = wanted.iter().filter(|(.., settings)| settings.forward);
     let forwarding: Vec<_> = forwarding.map(|(claim, ..)| claim.ifindex).collect();
     forwarding::check(&host.links, &forwarding)?;
-    let mut guardian = Guardian::start(&keys)?;
+    let mut guardian = match Guardian::start(&keys, &signals.stop) {
+        Err(_) if signals::comes(&signals.stop, Duration::ZERO) => return Ok(()),
+        started => started?,
+    };
     let probe = Rc::new(QueueProbe::load()?);
     let alarm = Alarm::of(&probe)?;
     // Until the main loop knows whether they may sleep.

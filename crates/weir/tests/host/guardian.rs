@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::common::*;
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use weir_bpf::sys::netns::cookie;
 use weir_bpf::sys::sched;
@@ -81,6 +82,57 @@ fn a_killed_guardian_is_replaced_and_its_successor_does_the_same() {
     wait_until("there is another guardian", is_replaced);
     daemon.kill();
     assert!(wait(PROMISED, || network.is_untouched()), "not restored: {:?}", network.files());
+}
+
+/// A daemon that starts, and its guardian, stopped before that can say that it is ready.
+fn stopped_as_it_starts(network: &Network) -> (Daemon, Pid) {
+    // Its name until it does the first of its work.
+    let begins = |child: Pid| {
+        let of = |file| std::fs::read(format!("/proc/{}/{file}", child.as_raw_nonzero()));
+        let is_guardian = of("cmdline").is_ok_and(|line| line.starts_with(b"weir\0guardian\0"));
+        is_guardian && of("comm").is_ok_and(|comm| comm != b"weir-guardian\n")
+    };
+    loop {
+        let daemon = Daemon::spawn(network, &[]);
+        let pid = daemon.pid().as_raw_nonzero();
+        let children = format!("/proc/{pid}/task/{pid}/children");
+        let guardian = loop {
+            let children = std::fs::read_to_string(&children).unwrap();
+            let child = children.split_ascii_whitespace().next().and_then(|pid| pid.parse().ok());
+            if let Some(guardian) = child.and_then(Pid::from_raw) {
+                break guardian;
+            }
+        };
+        while !begins(guardian) && !network.has_xdp() {}
+        let _ = kill_process(guardian, Signal::STOP);
+        let stat = || std::fs::read_to_string(format!("/proc/{}/stat", guardian.as_raw_nonzero()));
+        wait_until("it is stopped", || stat().is_ok_and(|stat| stat.contains(") T ")));
+        if begins(guardian) {
+            return (daemon, guardian);
+        }
+        // It was too quick.
+        kill_process(guardian, Signal::CONT).unwrap();
+        daemon.interrupt();
+    }
+}
+
+/// As on a host whose CPUs are short.
+#[test]
+fn a_guardian_that_takes_long_to_start_is_waited_for_unless_the_daemon_is_told_to_end() {
+    let network = Network::new();
+    let (daemon, guardian) = stopped_as_it_starts(&network);
+    std::thread::sleep(Duration::from_secs(11));
+    kill_process(guardian, Signal::CONT).unwrap();
+    assert_eq!(daemon.line()["event"], "ready");
+    daemon.interrupt();
+    network.assert_untouched();
+
+    let (daemon, guardian) = stopped_as_it_starts(&network);
+    daemon.signal(Signal::TERM);
+    let (status, messages) = daemon.end();
+    assert!(status.success(), "{messages}");
+    assert_eq!(test_kill_process(guardian), Err(Errno::SRCH));
+    network.assert_untouched();
 }
 
 fn record(network: &Network, ifindex: u32) -> String {

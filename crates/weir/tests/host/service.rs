@@ -370,6 +370,13 @@ while True:
     daemon.interrupt();
 }
 
+/// On a host in livelock a start takes minutes; killed and begun anew it would never be done.
+#[test]
+fn a_start_may_take_as_long_as_it_needs() {
+    let unit = std::fs::read_to_string(format!("{PACKAGING}/weir.service")).unwrap();
+    assert_has_lines(&unit, ["Type=notify", "TimeoutStartSec=infinity"]);
+}
+
 /// What the unit leaves to root is enough, and each of it is needed.
 #[test]
 fn the_units_privileges_are_enough_and_none_is_more_than_that() {
