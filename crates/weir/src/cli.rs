@@ -184,7 +184,8 @@ pub struct StatusArgs {
     #[arg(long)]
     pub all_namespaces: bool,
     /// Print one line, and exit with 0 if every interface is protected, with 1 if one is not or only in part or a wall
-    /// has lost its screen, with 3 if weir does not run, with 4 if that cannot be told, as to others than root
+    /// has lost its screen, with 3 if weir does not run, with 4 if that cannot be told, as to others than root, with 5
+    /// if weir has reported nothing for three minutes and could have
     #[arg(long, conflicts_with = "json")]
     pub check: bool,
     /// Print OpenMetrics, for a Prometheus node exporter's textfile collector

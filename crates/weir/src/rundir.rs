@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, StatxFlags,
+    AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat,
+    StatVfsMountFlags, StatxFlags,
 };
 use rustix::io::Errno;
 
@@ -129,9 +130,12 @@ impl RunDir {
         SystemTime::now().duration_since(written).ok()
     }
 
-    /// Whether another file has room; not every file system tells.
+    /// Whether another file has room and may be written; not every file system tells of its room.
     pub fn has_room(&self) -> bool {
-        rustix::fs::fstatvfs(&self.fd).map_or(true, |of| of.f_blocks == 0 || of.f_bavail > 0)
+        rustix::fs::fstatvfs(&self.fd).map_or(true, |of| {
+            let writable = !of.f_flag.contains(StatVfsMountFlags::RDONLY);
+            writable && (of.f_blocks == 0 || of.f_bavail > 0)
+        })
     }
 
     /// Replaces a file: readers see the old contents or the new, never a part. A file has one writer

@@ -32,6 +32,8 @@ use crate::walls::WallStatus;
 
 /// What `--check` exits with if it cannot tell how things stand.
 const UNKNOWN: u8 = 4;
+/// What it exits with if every daemon hangs.
+const HANGS: u8 = 5;
 
 /// `weir status`. What daemons have published is root's alone.
 pub fn status(args: &StatusArgs) -> Result<ExitCode> {
@@ -109,10 +111,14 @@ impl Standing {
         let names: Vec<&str> = running.iter().map(|each| each.interface.as_str()).collect();
         let starting = running.iter().filter(|status| status.starts()).count();
         let state = if wrong.len() == starting { "starting" } else { "degraded" };
+        // One that reports is not to be started anew for another that hangs beside it.
+        let hangs = running.iter().any(|each| each.hangs)
+            && running.iter().all(|each| each.hangs || each.loss.is_some());
         let (code, text) = match (running.is_empty(), wrong.is_empty()) {
             (true, true) => (3, "weir does not run".into()),
             (true, false) => (3, format!("weir does not run; {}", wrong.join("; "))),
             (false, true) => (0, format!("protected: {}", names.join(", "))),
+            (false, false) if hangs => (HANGS, format!("hangs: {}", wrong.join("; "))),
             (false, false) => (1, format!("{state}: {}", wrong.join("; "))),
         };
         Self { code, text }

@@ -38,6 +38,9 @@ pub const SCHEMA: u32 = 1;
 /// A daemon reports each second; one that has not for so long does not in time.
 const SILENT: Duration = Duration::from_secs(5);
 
+/// One that has not for so long hangs: `WatchdogSec=` of its unit, which starts one anew that is systemd's.
+const HANGS: Duration = Duration::from_secs(180);
+
 /// So long after its last knob, one that has room for a status and has published none does not start any more.
 const STARTING_MAX: Duration = Duration::from_secs(60);
 
@@ -56,6 +59,10 @@ pub struct InterfaceStatus {
     /// For how long a daemon that runs has published nothing, if that is long. Found out by the reader.
     #[serde(rename = "silent_secs", serialize_with = "whole_secs", skip_deserializing)]
     pub silent_for: Option<Duration>,
+    /// Whether it hangs: it has published something, could do so now, and has not for [`HANGS`]. Found out by
+    /// the reader.
+    #[serde(skip)]
+    pub hangs: bool,
     /// The daemon.
     pub pid: i32,
     /// Its guardian.
@@ -378,6 +385,7 @@ impl InterfaceStatus {
         }
         (status.running, status.pid) = (holder.is_some(), holder.unwrap_or(status.pid));
         status.silent_for = age.filter(|age| status.running && *age >= SILENT);
+        status.hangs = status.silent_for.is_some_and(|silent| silent >= HANGS) && dir.has_room();
         Ok(Some(status))
     }
 }

@@ -4,6 +4,7 @@ use std::fs;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, SystemTime};
 
 use crate::common::lazy::{LAZY, lazy_socket};
 use crate::common::*;
@@ -234,4 +235,48 @@ fn a_container_of_the_daemonset_protects_and_its_successor_cleans_up() {
     protects(&network);
     daemon.terminate();
     network.assert_untouched();
+}
+
+/// What the kubelet would start anew: neither a daemon that starts, however long that takes, nor one that cannot write.
+#[test]
+fn the_daemonsets_probes_find_a_daemon_that_hangs() {
+    let manifest = file_of_the_tree("deploy/daemonset.yaml");
+    let unit = file_of_the_tree("packaging/weir.service");
+    let watchdog: u64 = between(&unit, "WatchdogSec=", "\n").parse().unwrap();
+    let network = Network::new();
+    let path = format!("{}:{}", Path::new(WEIR).parent().unwrap().display(), env!("PATH"));
+    let answers = |prepare: &str| {
+        ["readinessProbe", "livenessProbe"].map(|kind| {
+            let script = between(between(&manifest, kind, "}\n"), "[sh, -c, '", "']");
+            let mut command = Command::new("unshare");
+            command.args(["--mount", "sh", "-c", &format!("{prepare}{script}")]);
+            command.env("PATH", &path).stdout(Stdio::null());
+            network.near.run(|| command.status().unwrap()).unwrap().success()
+        })
+    };
+    let written_before = |suffix: &str, secs: u64| {
+        let name = network.files().into_iter().find(|name| name.ends_with(suffix)).unwrap();
+        let file = fs::File::open(Path::new("/run/weir").join(name)).unwrap();
+        file.set_modified(SystemTime::now() - Duration::from_secs(secs)).unwrap();
+    };
+    assert_eq!(answers(""), [false, true]);
+    let daemon = Daemon::spawn(&network, &[]);
+    let recorded = || network.files().iter().any(|name| name.ends_with(".state.json"));
+    wait_until("it has begun", recorded);
+    daemon.signal(Signal::STOP);
+    written_before(".state.json", 2 * watchdog);
+    assert!(answers("")[1], "{}", network.check());
+    daemon.signal(Signal::CONT);
+    wait_until("it protects", || network.check() == "protected: near\n");
+
+    daemon.signal(Signal::STOP);
+    for (secs, expected) in [(watchdog - 20, true), (watchdog + 20, false)] {
+        written_before(".status.json", secs);
+        assert_eq!(answers(""), [expected; 2], "{secs} s: {}", network.check());
+    }
+    let cannot_write = "mount --bind /run/weir /run/weir; mount -o remount,bind,ro /run/weir; ";
+    assert_eq!(answers(cannot_write), [true; 2]);
+    daemon.signal(Signal::CONT);
+    wait_until("it reports again", || answers("") == [true; 2]);
+    network.assert_left_untouched_by(daemon);
 }
