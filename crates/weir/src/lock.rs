@@ -66,10 +66,23 @@ impl Lock {
         let begun = Instant::now();
         let is_over = |most| begun.elapsed() >= most;
         loop {
-            let fd = dir.open_lock_file(&name)?;
+            let fd = match dir.open_lock_file(&name) {
+                // To lock a file that is there takes no writing, and its file system may have become read-only.
+                Err(error) if purpose == Purpose::Restore => {
+                    dir.open_to_read(&name)?.ok_or(error)?
+                }
+                opened => opened?,
+            };
             match rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) if is_current(dir, &name, &fd) => {
-                    let locked = sign(dir, &name, fd, purpose)?;
+                    let mut file = fs::File::from(fd);
+                    // What was turned goes back also where nothing can be written any more.
+                    if let Err(source) = sign(&mut file, purpose)
+                        && purpose == Purpose::Protect
+                    {
+                        return Err(Error::file("write", dir.path_of(&name), source));
+                    }
+                    let locked = file.into();
                     return Ok(Attempt::Held(Self { locked, dir: Rc::clone(dir), key: *key }));
                 }
                 // Its last holder has removed the file between our opening and our locking it.
@@ -181,17 +194,13 @@ fn is_current(dir: &RunDir, name: &str, fd: &OwnedFd) -> bool {
 const SIGNATURE_CHARS: usize = 24;
 
 /// Writes into the locked file who holds it and why. Over what the last holder has written, not in a file that
-/// was emptied: where the file system is full, the place that this gives back may be another's at once, and
-/// nothing could be put back.
-fn sign(dir: &RunDir, name: &str, fd: OwnedFd, purpose: Purpose) -> Result<OwnedFd> {
-    let mut file = fs::File::from(fd);
+/// was emptied: where the file system is full, the place that this gives back may be another's at once.
+fn sign(file: &mut fs::File, purpose: Purpose) -> std::io::Result<()> {
     let text = format!("{} {}", std::process::id(), purpose.word());
     let line = format!("{text:<SIGNATURE_CHARS$}\n");
-    file.rewind()
-        .and_then(|()| file.write_all(line.as_bytes()))
-        .and_then(|()| file.set_len(line.len() as u64))
-        .map_err(|source| Error::file("write", dir.path_of(name), source))?;
-    Ok(file.into())
+    file.rewind()?;
+    file.write_all(line.as_bytes())?;
+    file.set_len(line.len() as u64)
 }
 
 fn holder(fd: OwnedFd) -> Option<(i32, Purpose)> {

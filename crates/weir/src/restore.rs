@@ -25,7 +25,7 @@ pub struct Restored {
 /// daemon runs there and nobody else restores.
 ///
 /// # Errors
-/// If the record cannot be read or a knob cannot be put back; the record then stays.
+/// If the record cannot be read or removed, or a knob cannot be put back; the record then stays.
 pub fn leftovers(host: &Host, key: &Key, _lock: &Lock) -> Result<Option<Restored>> {
     let restored = match State::read(&host.dir, key)? {
         // A daemon killed before it turned anything, or after it had put everything back.
@@ -35,9 +35,15 @@ pub fn leftovers(host: &Host, key: &Key, _lock: &Lock) -> Result<Option<Restored
             Some(Restored { interface: state.interface, owner: state.owner, knobs })
         }
     };
-    host.dir.remove(&key.status_file())?;
-    host.dir.remove(&key.state_file())?;
-    Ok(restored)
+    let removed =
+        [key.status_file(), key.state_file()].iter().try_for_each(|name| host.dir.remove(name));
+    match (removed, &restored) {
+        (Err(error), Some(done)) => Err(Error::refused(
+            format!("{done}, and its record stays: {error}"),
+            "`weir reset` removes it when that is cured",
+        )),
+        (removed, _) => removed.map(|()| restored),
+    }
 }
 
 /// What the interface that the record is about is called now. Nothing is left to put back after a reboot, or when the

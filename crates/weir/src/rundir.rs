@@ -102,7 +102,7 @@ impl RunDir {
         Ok(Some(text))
     }
 
-    fn open_to_read(&self, name: &str) -> Result<Option<OwnedFd>> {
+    pub(crate) fn open_to_read(&self, name: &str) -> Result<Option<OwnedFd>> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let path = self.path_of(name);
         let fd = match rustix::fs::openat(&self.fd, name, flags, Mode::empty()) {

@@ -187,6 +187,41 @@ fn reset_restores_when_both_were_killed() {
     assert!(network.says(&["reset"]).contains("nothing to put back"));
 }
 
+/// As a file system with `errors=remount-ro` becomes.
+#[test]
+fn what_a_killed_daemon_has_turned_goes_back_where_the_run_directory_is_read_only() {
+    let network = Network::new();
+    for by in ["guardian", "reset"] {
+        let (daemon, dir) = Daemon::start_apart(&network, 128 * 1024, &[]);
+        let status = || {
+            let name = format!("{}-{}.status.json", network.near.inode(), network.ifindex.0);
+            let text = std::fs::read_to_string(dir.join(name)).ok()?;
+            serde_json::from_str::<serde_json::Value>(&text).ok()
+        };
+        wait_until("its status is published", || status().is_some());
+        let guardian = pid(&status().unwrap()["guardian_pid"]);
+        // What is mounted there is there for as long as its guardian.
+        kill_process(guardian, Signal::STOP).unwrap();
+        daemon.kill();
+        let within = |script: &str| {
+            let mut command = std::process::Command::new("nsenter");
+            command.args(["--mount", "--target", &guardian.as_raw_nonzero().to_string()]);
+            command.args(["sh", "-c", script]);
+            network.near.run(|| command.output().unwrap()).unwrap()
+        };
+        success(&within("mount -o remount,ro /run/weir"));
+        assert_eq!(network.threaded(), "1");
+        if by == "reset" {
+            let said = failure(&within(&format!("{WEIR} reset")), 1);
+            assert!(said.contains("threaded 1 -> 0") && said.contains("Read-only"), "{said}");
+            assert_eq!(network.threaded(), "0");
+        }
+        kill_process(guardian, Signal::CONT).unwrap();
+        wait_until("the guardian has ended", || test_kill_process(guardian).is_err());
+        network.assert_untouched();
+    }
+}
+
 #[test]
 fn what_cannot_be_looked_at_is_not_taken_for_gone() {
     let network = Network::new();
