@@ -16,8 +16,8 @@ int weir_device(struct __sk_buff *ctx)
 {
 	const struct net_device *dev = device_of_skb(ctx);
 
-	seen.ifindex = BPF_CORE_READ(dev, ifindex);
-	seen.rx_handler = (__u64)BPF_CORE_READ(dev, rx_handler);
+	seen.ifindex = kernel_read(dev, ifindex);
+	seen.rx_handler = kernel_address(dev, rx_handler);
 	seen.vlan_devices = vlan_devices_on(dev);
 	return 0;
 }

@@ -40,14 +40,15 @@ struct xdp_buff {
 
 /*
  * What is behind a program's context, which the verifier lets nobody look
- * behind. Read from the stack it is a plain number (Linux 6.1 has no
- * bpf_cast_to_kern_ctx()).
+ * behind. Read from the stack it is a plain number.
  */
-static __always_inline const void *behind_context(void *ctx)
+static __always_inline __u64 behind_context(void *ctx)
 {
 	void *volatile on_stack = ctx;
-	const void *behind = NULL;
+	__u64 behind = 0;
 
+	if (has_kern_ctx())
+		return kernel_address_of(bpf_cast_to_kern_ctx(ctx));
 	bpf_probe_read_kernel(&behind, sizeof(behind), (const void *)&on_stack);
 	return behind;
 }
@@ -55,24 +56,31 @@ static __always_inline const void *behind_context(void *ctx)
 static __always_inline const struct net_device *
 device_of_skb(struct __sk_buff *ctx)
 {
-	const struct sk_buff___device *skb = behind_context(ctx);
+	const struct sk_buff___device *skb =
+		kernel_cast(behind_context(ctx), struct sk_buff___device);
 
-	return BPF_CORE_READ(skb, dev);
+	return kernel_cast(kernel_address(skb, dev), struct net_device);
 }
 
 static __always_inline const struct net_device *
 device_of_xdp(struct xdp_md *ctx)
 {
-	const struct xdp_buff *buff = behind_context(ctx);
+	const struct xdp_buff *buff =
+		kernel_cast(behind_context(ctx), struct xdp_buff);
+	const struct xdp_rxq_info *rxq =
+		kernel_cast(kernel_address(buff, rxq), struct xdp_rxq_info);
 
-	return BPF_CORE_READ(buff, rxq, dev);
+	return kernel_cast(kernel_address(rxq, dev), struct net_device);
 }
 
 static __always_inline __u32 vlan_devices_on(const struct net_device *dev)
 {
+	const struct vlan_info *info;
+
 	if (!bpf_core_field_exists(dev->vlan_info))
 		return 0;
-	return BPF_CORE_READ(dev, vlan_info, grp.nr_vlan_devs);
+	info = kernel_cast(kernel_address(dev, vlan_info), struct vlan_info);
+	return info ? kernel_read(info, grp.nr_vlan_devs) : 0;
 }
 
 #endif /* WEIR_DEVICE_H */

@@ -18,7 +18,7 @@
 #include "tap.h"
 #include "either.h"
 #include "map.h"
-#include <linux/if_ether.h>
+#include "other_host.h"
 #include <linux/if_packet.h>
 #include <stdbool.h>
 
@@ -36,10 +36,9 @@ const volatile __u64 breaker_pause_ns;
 const volatile bool ignore_received;
 const volatile bool ignore_sent;
 /*
- * In the driver, nobody but the tap wants frames for other addresses than this
- * one, until then (CLOCK_MONOTONIC): user space looks again and again.
+ * In the driver, nobody but the tap wants frames for other hosts until then
+ * (CLOCK_MONOTONIC): user space looks again and again.
  */
-__u8 own_mac[ETH_ALEN];
 __u64 end_others_until_ns;
 
 MAP(stages, BPF_MAP_TYPE_PROG_ARRAY, 0, WEIR_TAP_STAGES, __u32, __u32);
@@ -155,24 +154,14 @@ int weir_tap(struct __sk_buff *skb)
 	return 0;
 }
 
-static __always_inline bool is_for_another(struct xdp_md *xdp)
-{
-	const __u8 *data = (const __u8 *)(long)xdp->data;
-	bool own = true;
-	int i;
-
-	if (data + ETH_ALEN > (const __u8 *)(long)xdp->data_end)
-		return false;
-	if (data[0] & 1) /* broadcast, or a group's */
-		return false;
-	for (i = 0; i < ETH_ALEN; i++)
-		own &= data[i] == own_mac[i];
-	return !own;
-}
-
 static __always_inline int verdict(struct xdp_md *xdp)
 {
-	return is_for_another(xdp) && bpf_ktime_get_ns() < end_others_until_ns
+	const struct ethernet *header = (const void *)(long)xdp->data;
+
+	if ((const void *)(header + 1) > (const void *)(long)xdp->data_end)
+		return XDP_PASS;
+	return is_for_other_host_xdp(xdp, header->destination) &&
+			       bpf_ktime_get_coarse_ns() < end_others_until_ns
 		       ? XDP_DROP
 		       : XDP_PASS;
 }

@@ -15,7 +15,7 @@ use crate::record::{record, records};
 pub use crate::ring::Reader;
 use crate::skeleton::tap::{TapSkel, TapSkelBuilder, types};
 use crate::sys::packet::PacketSocket;
-use crate::units::{IfIndex, MacAddr};
+use crate::units::IfIndex;
 
 /// Most bytes of a packet that are copied.
 pub const SNAPLEN_MAX: u32 = abi::TAP_SNAPLEN as u32;
@@ -147,11 +147,10 @@ impl Tap {
         Ok(())
     }
 
-    /// Has frames for other addresses than this one end in the driver for as long from now, once they have been copied:
-    /// to be said again and again, while nobody else wants them. At first they do not.
-    pub fn end_others(&mut self, own: MacAddr, time: Duration) {
+    /// Has frames for other hosts end in the driver for as long from now, once they have been copied: to be said again
+    /// and again, while nobody else wants them. At first they do not.
+    pub fn end_others(&mut self, time: Duration) {
         let bss = globals(self.skel.maps.bss_data.as_deref_mut());
-        bss.own_mac = own.0;
         bss.end_others_until_ns = if time.is_zero() { 0 } else { until(time).0 };
     }
 

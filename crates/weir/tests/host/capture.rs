@@ -281,17 +281,19 @@ fn filters_in_the_driver_match_the_same() {
     }
 }
 
+/// How many frames have ended in the driver, by its statistics.
+fn ended(network: &Network) -> u64 {
+    let said = sh(network, "ethtool -S near");
+    let drops = said.lines().filter(|line| line.contains("xdp_drops"));
+    drops.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+}
+
 #[test]
 fn in_the_driver_other_hosts_frames_end_while_nobody_else_wants_them() {
     let network = Network::ipv4_only();
     let dir = killed::temp_dir();
     let path = dir.path().join("all.pcapng");
-    // That they end in the driver, its statistics say.
-    let ended = || {
-        let said = sh(&network, "ethtool -S near");
-        let drops = said.lines().filter(|line| line.contains("xdp_drops"));
-        drops.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum::<u64>()
-    };
+    let ended = || ended(&network);
     let others = udp_to(MacAddr([2, 0, 0, 0, 0, 9]), NEAR_IP, 5000, b"fourteen bytes");
     let socket = network.near_socket("198.18.0.1:5000");
     let sender = network.far_socket("198.18.0.2:0");
@@ -340,6 +342,46 @@ fn in_the_driver_other_hosts_frames_end_while_nobody_else_wants_them() {
     network.assert_left_untouched_by(daemon);
     let written = read_pcapng(&path);
     assert_eq!(written.packets.iter().filter(|packet| **packet == others).count(), sent);
+}
+
+/// Its address changes, and an interface comes on top, more often than user space looks.
+#[test]
+fn in_the_driver_nothing_for_the_host_ends_while_its_addresses_change() {
+    const CHANGES: u8 = 50;
+    const OTHER: MacAddr = MacAddr([2, 0, 0, 0, 9, u8::MAX]);
+    let network = Network::ipv4_only();
+    let to = |mac| udp_to(mac, NEAR_IP, 5000, b"fourteen bytes");
+    let others = to(OTHER);
+    let socket = network.near_socket("198.18.0.1:5000");
+    let capture = Running::weir(&network, &["--attach", "native", "--count"]);
+    let others_end = || {
+        wait_until("they end", || {
+            let before = ended(&network);
+            replay(&network, &vec![others.clone(); 10]);
+            ended(&network) > before
+        });
+    };
+    others_end();
+    for last in 0..CHANGES {
+        let own = MacAddr([2, 0, 0, 0, 9, last]);
+        sh(&network, &format!("ip link set near address {own}"));
+        let mut sent = vec![others.clone(); 20];
+        sent[10..].fill(to(own));
+        replay(&network, &sent);
+        for number in 0..10 {
+            let received = socket.recv(&mut [0; 64]);
+            assert_eq!(received.ok(), Some(14), "packet {number} after change {last}");
+        }
+    }
+    for _ in 0..10 {
+        others_end();
+        sh(&network, &format!("ip link add on link near address {OTHER} type macvlan"));
+        let before = ended(&network);
+        replay(&network, &vec![others.clone(); 10]);
+        assert_eq!(ended(&network), before);
+        sh(&network, "ip link del on");
+    }
+    capture.interrupt();
 }
 
 #[test]
