@@ -48,19 +48,13 @@ static __always_inline struct packet packet_of_skb(struct __sk_buff *skb)
 /* The network namespace that it has come to; 0: the kernel does not tell. */
 static __always_inline __u64 packet_net(const struct packet *packet)
 {
-	__u64 at, dev;
+	const struct net_device *dev;
 
 	if (!has_kern_ctx())
 		return 0;
-	at = kernel_address_of(bpf_cast_to_kern_ctx(packet->ctx));
-	if (packet->on_skb) {
-		dev = kernel_address(kernel_cast(at, struct sk_buff___device),
-				     dev);
-	} else {
-		at = kernel_address(kernel_cast(at, struct xdp_buff), rxq);
-		dev = kernel_address(kernel_cast(at, struct xdp_rxq_info), dev);
-	}
-	return kernel_address(kernel_cast(dev, struct net_device), nd_net.net);
+	dev = packet->on_skb ? device_of_skb(packet->ctx)
+			     : device_of_xdp(packet->ctx);
+	return kernel_address(dev, nd_net.net);
 }
 
 /*
