@@ -60,8 +60,14 @@ struct cfs_rq___before {
 	unsigned int idle_h_nr_running;
 };
 
+/* Those of a scheduler that is a BPF program (sched_ext, since 6.12). */
+struct scx_rq {
+	__u32 nr_running;
+};
+
 struct rq {
 	struct cfs_rq cfs;
+	struct scx_rq scx;
 };
 
 /* With CONFIG_FAIR_GROUP_SCHED; the same type, for that field. */
@@ -131,6 +137,8 @@ static __always_inline __u32 runnable_beside(const struct task_struct *task)
 		leftover = BPF_CORE_READ(rq, cfs.h_nr_idle);
 	else if (bpf_core_field_exists(before->idle_h_nr_running))
 		leftover = BPF_CORE_READ(before, idle_h_nr_running);
+	if (bpf_core_field_exists(rq->scx))
+		runnable += BPF_CORE_READ(rq, scx.nr_running);
 	return runnable > leftover ? runnable - leftover : 0;
 }
 

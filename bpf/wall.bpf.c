@@ -13,6 +13,7 @@
  */
 #include "wall.h"
 #include "forward.h"
+#include "lookup.h"
 #include "map.h"
 #include "other_host.h"
 #include "parsed.h"
@@ -47,6 +48,36 @@ static __always_inline const struct weir_wall_side *side_of(__u32 ifindex)
 	return side_at(0, ifindex) ?: side_at(1, ifindex);
 }
 
+static __always_inline bool is_open(const struct asking *asking)
+{
+	return fail_open && asking->now > alive_until_ns;
+}
+
+static __always_inline enum weir_wall_outcome
+unclear(const struct asking *asking)
+{
+	return is_open(asking) ? WEIR_WALL_OPEN : WEIR_WALL_UNCLEAR;
+}
+
+/*
+ * An address that was the router's may have got another place since the screen
+ * has last said which are: then there is a route to it.
+ */
+static __always_inline bool is_still_own(const struct asking *asking,
+					 const struct flow *flow,
+					 const struct weir_wall_side *side)
+{
+	const struct either *packet = &asking->packet;
+	void *ctx = packet->skb ? (void *)packet->skb : (void *)packet->xdp;
+	struct bpf_fib_lookup route;
+	long found;
+
+	if (side && asking->now <= side->fresh_until_ns)
+		return true;
+	found = route_of(ctx, flow, asking->ifindex, 0, &route);
+	return !leads_on(found) && found != BPF_FIB_LKUP_RET_UNSUPP_LWT;
+}
+
 static __always_inline enum weir_wall_outcome
 of_flow(const struct asking *asking, const struct flow *flow,
 	enum weir_parse parse)
@@ -60,10 +91,10 @@ of_flow(const struct asking *asking, const struct flow *flow,
 	outcome = of_accepted(asking, &key, flow->tcp_flags);
 	if (outcome != WEIR_WALL_OUTCOME_COUNT)
 		return outcome;
-	if (fail_open && asking->now > alive_until_ns)
+	if (is_open(asking))
 		return WEIR_WALL_OPEN;
 	/* Whatever was decided before an address came to be the router's. */
-	if (is_own(flow))
+	if (is_own(flow) && is_still_own(asking, flow, side))
 		return WEIR_WALL_OWN;
 	key.tcp_flags = key.fragment ? 0 : flow->tcp_flags;
 	if (decided(&denied, &key, asking, false))
@@ -87,6 +118,8 @@ static __always_inline bool is_wrapped(__be16 ethertype_be)
 	case WEIR_WALL_MPLS_MULTICAST:
 	case WEIR_WALL_PPPOE_SESSION:
 	case WEIR_WALL_MACSEC:
+	case WEIR_WALL_BATMAN:
+	case WEIR_WALL_HSR:
 		return true;
 	default:
 		/* Behind more tags than the parser takes off. */
@@ -107,16 +140,16 @@ static __always_inline enum weir_wall_outcome judge(const struct asking *asking)
 	case WEIR_PARSE_ARP:
 		return WEIR_WALL_OWN;
 	case WEIR_PARSE_OTHER_ETHERTYPE:
-		return is_wrapped(flow.ethertype_be) ? WEIR_WALL_UNCLEAR
+		return is_wrapped(flow.ethertype_be) ? unclear(asking)
 						     : WEIR_WALL_OWN;
 	case WEIR_PARSE_MALFORMED:
 	case WEIR_PARSE_IPV6_CHAIN:
-		return WEIR_WALL_UNCLEAR;
+		return unclear(asking);
 	default:
 		break;
 	}
 	if (flow.routed)
-		return WEIR_WALL_UNCLEAR;
+		return unclear(asking);
 	return of_flow(asking, &flow, found);
 }
 

@@ -17,6 +17,8 @@
 #define WEIR_WALL_MPLS_MULTICAST 0x8848
 #define WEIR_WALL_PPPOE_SESSION 0x8864
 #define WEIR_WALL_MACSEC 0x88e5
+#define WEIR_WALL_BATMAN 0x4305
+#define WEIR_WALL_HSR 0x892f
 
 /* A flow in one direction; of a fragment, addresses and protocol alone. */
 struct weir_wall_key {
@@ -96,7 +98,7 @@ struct weir_wall_held {
 	  "dropped because too many packets waited for the screen")           \
 	X(UNCLEAR, "unclear",                                                 \
 	  "dropped because malformed, source-routed, or wrapped in MPLS, "    \
-	  "PPPoE or MACsec")
+	  "PPPoE, MACsec, batman-adv or HSR")
 
 #define WEIR_WALL_ENUM(name, text, description) WEIR_WALL_##name,
 enum weir_wall_outcome {

@@ -3,7 +3,8 @@
 //! extension headers, and are no fragments; all others the kernel's socket gets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
-use std::time::{Duration, SystemTime};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -211,12 +212,41 @@ pub struct Arrival {
 }
 
 impl Arrival {
-    /// The same time by the clock on the wall.
+    /// The same time by the clock on the wall. Of two, the earlier one's is no later, unless that clock is set.
     pub fn time(&self) -> SystemTime {
-        let now = Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default();
-        let today = SystemTime::now();
-        today.checked_sub(now.saturating_sub(self.monotonic)).unwrap_or(today)
+        let nanos = i64::try_from(self.monotonic.as_nanos()).unwrap_or(i64::MAX);
+        let nanos = nanos.saturating_add(wall_is_ahead());
+        UNIX_EPOCH + Duration::from_nanos(nanos.try_into().unwrap_or_default())
     }
+}
+
+/// How far `CLOCK_REALTIME` is ahead of `CLOCK_MONOTONIC`, in nanoseconds. It changes only when the clock is set, and so
+/// is kept: each look at it is wrong by the time that passes between the two clocks, which may be a time slice.
+fn wall_is_ahead() -> i64 {
+    /// Wrong by as much the first look may have been, and differences up to this are of the looks.
+    const EXACT: i64 = 1000;
+    const LOOKS: usize = 8;
+    static KEPT: AtomicI64 = AtomicI64::new(0);
+    let nanos = |clock| {
+        let time = clock_gettime(clock);
+        time.tv_sec * 1_000_000_000 + i64::from(time.tv_nsec)
+    };
+    let mut ahead = 0;
+    for _ in 0..LOOKS {
+        let before = nanos(ClockId::Monotonic);
+        let wall = nanos(ClockId::Realtime);
+        let after = nanos(ClockId::Monotonic);
+        let kept = KEPT.load(Ordering::Relaxed);
+        if (wall - after - EXACT..=wall - before + EXACT).contains(&kept) {
+            return kept;
+        }
+        ahead = wall - after;
+        if after - before < EXACT {
+            break;
+        }
+    }
+    KEPT.store(ahead, Ordering::Relaxed);
+    ahead
 }
 
 #[cfg(test)]

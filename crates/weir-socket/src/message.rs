@@ -33,12 +33,10 @@ pub fn borrow<'a>(fd: RawFd) -> BorrowedFd<'a> {
     unsafe { BorrowedFd::borrow_raw(fd.max(0)) }
 }
 
-/// A time that C has given; one that is not valid is none.
-fn duration(time: &libc::timespec) -> Duration {
-    Duration::new(
-        time.tv_sec.try_into().unwrap_or_default(),
-        time.tv_nsec.try_into().unwrap_or_default(),
-    )
+/// A time that C has given, if it is valid.
+fn duration(time: &libc::timespec) -> Option<Duration> {
+    let nanos = time.tv_nsec.try_into().ok().filter(|nanos| *nanos < 1_000_000_000)?;
+    Some(Duration::new(time.tv_sec.try_into().ok()?, nanos))
 }
 
 /// How long a call with these flags may wait.
@@ -48,6 +46,9 @@ pub(crate) fn wait(socket: BorrowedFd<'_>, flags: c_int) -> Wait {
     let timeout = || sockopt::socket_timeout(socket, sockopt::Timeout::Recv).ok().flatten();
     Wait { nonblocking, timeout: if nonblocking { None } else { timeout() } }
 }
+
+/// What is asked for by these, the kernel's socket alone has.
+const OF_THE_KERNEL: c_int = libc::MSG_ERRQUEUE | libc::MSG_OOB;
 
 /// As recvmsg(2), from a lazy socket.
 ///
@@ -62,7 +63,7 @@ pub unsafe fn receive(
     flags: c_int,
     kernel: RecvMsg,
 ) -> isize {
-    if header.is_null() || flags & (libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0 {
+    if header.is_null() || flags & OF_THE_KERNEL != 0 {
         // SAFETY: as the caller promises.
         return unsafe { kernel(fd, header, flags) };
     }
@@ -124,19 +125,22 @@ pub unsafe fn receive_many(
     fd: RawFd,
     (messages, count): (*mut libc::mmsghdr, c_uint),
     flags: c_int,
-    timeout: *const libc::timespec,
+    timeout: *mut libc::timespec,
     kernel: RecvMsg,
 ) -> c_int {
     // SAFETY: as the caller promises.
-    let (messages, timeout) = unsafe {
-        (std::slice::from_raw_parts_mut(messages, count as usize), timeout.as_ref().map(duration))
+    let (messages, timeout) =
+        unsafe { (std::slice::from_raw_parts_mut(messages, count as usize), timeout.as_mut()) };
+    let deadline = match timeout.as_deref().map(duration) {
+        None => None,
+        Some(None) => return fail(libc::EINVAL),
+        Some(Some(time)) => Instant::now().checked_add(time),
     };
-    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let one_is_enough = flags & libc::MSG_WAITFORONE != 0;
     let mut flags = flags & !libc::MSG_WAITFORONE;
     let mut taken = 0;
     while taken < messages.len() {
-        if flags & libc::MSG_PEEK == 0 {
+        if flags & (libc::MSG_PEEK | OF_THE_KERNEL) == 0 {
             let rest = &mut messages[taken..];
             let mut at = 0;
             taken += channel.receive_waiting(borrow(fd), rest.len(), |datagram| {
@@ -170,6 +174,12 @@ pub unsafe fn receive_many(
         if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             break;
         }
+    }
+    // What is left of the time.
+    if let (Some(timeout), Some(deadline), 1..) = (timeout, deadline, taken) {
+        let left = deadline.saturating_duration_since(Instant::now());
+        timeout.tv_sec = left.as_secs().try_into().unwrap_or_default();
+        timeout.tv_nsec = left.subsec_nanos().into();
     }
     if taken == 0 && !messages.is_empty() {
         -1

@@ -6,7 +6,7 @@ use std::{fs, io};
 /// Of one CPU, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CpuTimes {
-    /// All of it.
+    /// All of it that this machine had: not what the hypervisor gave to others (`steal`).
     pub total: u64,
     /// While nobody wanted it.
     pub idle: u64,
@@ -26,7 +26,7 @@ fn parse(text: &str) -> BTreeMap<u32, CpuTimes> {
         let cpu = words.next()?.parse().ok()?;
         let ticks: Vec<u64> = words.map(str::parse).collect::<std::result::Result<_, _>>().ok()?;
         let at = |index: usize| ticks.get(index).copied();
-        let total = ticks.iter().take(8).sum();
+        let total = ticks.iter().take(7).sum();
         Some((cpu, CpuTimes { total, idle: at(3)? + at(4)?, softirq: at(6)? }))
     };
     // The first line, of all CPUs together, has no number.
@@ -41,7 +41,7 @@ mod tests {
     fn each_cpus_line_is_read() {
         let text = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 1 2 3 4 5 6 7 8 1 1\ncpu3 0 0 0 1 0 0 0 0 0 0\nintr 5\n";
         let times = parse(text);
-        assert_eq!(times[&0], CpuTimes { total: 36, idle: 9, softirq: 7 });
+        assert_eq!(times[&0], CpuTimes { total: 28, idle: 9, softirq: 7 });
         assert_eq!(times.keys().copied().collect::<Vec<_>>(), [0, 3]);
     }
 }

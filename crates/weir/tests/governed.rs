@@ -504,6 +504,21 @@ fn a_policy_that_somebody_else_has_given_a_governed_thread_outlasts_what_the_gov
     assert_eq!(sched::policy(thread).unwrap(), theirs);
 }
 
+/// It keeps the thread that looks after NAPI from its CPU, which has a real-time priority, too.
+#[test]
+fn beside_a_real_time_process_that_never_sleeps_weir_acts_and_ends() {
+    let (host, daemon) = governed(&[]);
+    host.wait_for_rest();
+    let mut spinner = Owned::compute_bound(host.cpus.cpu);
+    sched::set_weight(spinner.pid(), SchedPolicy::Fifo(50), Nice(0), None).unwrap();
+    host.while_flooded(|| {
+        assert!(wait(TRIES_MAX, || !host.does("asleep")), "{}", host.governed());
+    });
+    daemon.interrupt();
+    assert!(spinner.try_wait().unwrap().is_none());
+    host.network.assert_untouched();
+}
+
 #[test]
 fn another_share_holds_from_the_next_look_on() {
     let host = Host::new();

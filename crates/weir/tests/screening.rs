@@ -11,7 +11,7 @@ use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use common::path::{Path, SERVER, SERVER6, arrives};
+use common::path::{Path, SERVER, SERVER6, arrives, arrives_in_the_end};
 use common::router::tag_what_leaves;
 use common::screen::{Screen, screened};
 use common::{ConfigFile, Owned, PATIENCE, WEIR, failure, fields, mac, run_in as sh, wait_until};
@@ -574,6 +574,42 @@ fn only_what_the_router_is_to_forward_is_judged_and_answered() {
         let server = socket(&path.server, &format!("{SERVER}:5000"));
         server.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
         in_frames_to(&path, &mut sender, OTHER, || server.recv(&mut [0; 16]).is_err());
+    }
+}
+
+/// Nor does one that is not told that an address is another host's now; what is still the router's passes.
+#[test]
+fn an_address_that_has_left_the_router_is_no_longer_its_own() {
+    let rules = "accept udp to any port 5000\n";
+    for place in ["tc", "native"] {
+        let path = Path::new();
+        let rules = ConfigFile::new(&format!("screening-own-{place}"), rules);
+        // Without duplicate address detection.
+        sh(&path.server, "sysctl -qw net.ipv6.conf.peer.accept_dad=0");
+        let addresses = ["198.19.0.77/32", "2001:2:0:1::77/128"];
+        for address in addresses {
+            sh(&path.router, &format!("ip addr add {address} dev lo"));
+        }
+        let mut screen = Screen::start(&path, &rules, &["--attach", place]);
+        let to = ["198.19.0.77:5001", "[2001:2:0:1::77]:5001"];
+        let from = ["198.18.0.2:4000", "[2001:2::2]:4000"];
+        let clients = from.map(|it| socket(&path.client, it));
+        for (client, to) in clients.iter().zip(to) {
+            assert!(arrives_in_the_end(client, &socket(&path.router, to), to));
+        }
+        screen.kill();
+        for address in addresses {
+            sh(&path.router, &format!("ip addr del {address} dev lo"));
+            sh(&path.server, &format!("ip addr add {address} dev peer"));
+        }
+        let servers = to.map(|it| socket(&path.server, it));
+        for ((client, server), to) in clients.iter().zip(&servers).zip(to) {
+            wait_until("its new host gets nothing", || !arrives(client, server, to));
+        }
+        let own = ["198.18.0.1:5001", "[2001:2::1]:5001"];
+        for (client, to) in clients.iter().zip(own) {
+            assert!(arrives_in_the_end(client, &socket(&path.router, to), to));
+        }
     }
 }
 

@@ -59,7 +59,7 @@ impl<'a> Between<'a> {
         Some((self.rate(0, discards.verdict(Verdict::Discard).packets), discards.top_discard()?))
     }
 
-    /// What the CPUs did.
+    /// What the CPUs did, of those that were there all the time.
     pub fn cpus(&self) -> Vec<CpuReading> {
         let mut polled: HashMap<u32, f64> = HashMap::new();
         for (tid, after) in &self.later.pollers {
@@ -70,13 +70,13 @@ impl<'a> Between<'a> {
         }
         let softnet = |sample: &Sample, cpu| sample.softnet.get(&cpu).copied().unwrap_or_default();
         let reading = |(&cpu, after): (&u32, &CpuTimes)| {
-            let before = self.earlier.cpus.get(&cpu).copied().unwrap_or_default();
+            let before = self.earlier.cpus.get(&cpu)?;
             let total = after.total.saturating_sub(before.total);
             let share = |before: u64, after: u64| {
                 if total == 0 { 0.0 } else { after.saturating_sub(before) as f64 / total as f64 }
             };
             let (old, new) = (softnet(self.earlier, cpu), softnet(self.later, cpu));
-            CpuReading {
+            Some(CpuReading {
                 cpu,
                 softirq: share(before.softirq, after.softirq),
                 napi_threads: polled.get(&cpu).copied().unwrap_or_default(),
@@ -84,9 +84,9 @@ impl<'a> Between<'a> {
                 packets_pps: self.rate(old.processed, new.processed),
                 backlog_drop_pps: self.rate(old.dropped, new.dropped),
                 squeezed_per_sec: self.rate(old.squeezed, new.squeezed),
-            }
+            })
         };
-        self.later.cpus.iter().map(reading).collect()
+        self.later.cpus.iter().filter_map(reading).collect()
     }
 
     /// What happened to IP.

@@ -17,6 +17,7 @@ use weir_policy::{Action, Governor, Observation, Regime, Settings};
 use super::fair::{Fair, Seen};
 use super::observed::{LIVELY, LimitRow, Observed, PRIORITY, name_of, nice_of};
 use super::peers::Peers;
+use super::pinned::Pinned;
 use super::receivers::Receivers;
 use super::receptions::Receptions;
 use super::switch_cost::SwitchCost;
@@ -39,6 +40,7 @@ pub(super) struct Look {
     stop: AtomicBool,
     anew: AtomicBool,
     own: OnceLock<Thread>,
+    pinned: Pinned,
     started: Instant,
     /// When it is late, in milliseconds since the start: never while it sleeps until something rings.
     late_ms: AtomicU64,
@@ -56,6 +58,8 @@ pub(super) struct Common {
     pub(super) peers: Arc<Peers>,
     pub(super) receivers: Arc<Receivers>,
     pub(super) alarm: Alarm,
+    /// Where weir's own threads may run.
+    pub(super) cpus: Arc<[CpuId]>,
     /// Whether everything is to be counted at all times.
     pub(super) awake: bool,
 }
@@ -107,6 +111,7 @@ impl Look {
             stop: AtomicBool::new(false),
             anew: AtomicBool::new(false),
             own: OnceLock::new(),
+            pinned: Pinned::default(),
             started: Instant::now(),
             late_ms: AtomicU64::new(u64::MAX),
             own_cpu_ns: AtomicU64::new(0),
@@ -122,6 +127,7 @@ impl Look {
 
     /// Looks, acts, sleeps, until it is stopped.
     pub(super) fn run(&self) {
+        let _running = self.pinned.begin();
         let mut place = Place::default();
         let mut governor = Governor::default();
         let mut last = self.read();
@@ -231,18 +237,28 @@ impl Look {
     }
 
     fn note(&self, action: Action) {
-        let due = action.look_in.map(|time| self.started.elapsed() + time.into() + LIVELY);
-        let ms = due.and_then(|due| u64::try_from(due.as_millis()).ok()).unwrap_or(u64::MAX);
-        self.late_ms.store(ms, Ordering::Relaxed);
+        let late = action.look_in.map(|time| self.ms_from_start(LIVELY + time.into()));
+        self.late_ms.store(late.unwrap_or(u64::MAX), Ordering::Relaxed);
         lock(&self.told).action = Some(action);
         self.own_cpu_ns.store(Nanos::from(sched::own_cpu_time()).0, Ordering::Relaxed);
     }
 
-    /// There is news.
+    /// There is news, and it looks soon.
     pub(super) fn wake(&self) {
+        self.late_ms.fetch_min(self.ms_from_start(LIVELY), Ordering::Relaxed);
         if let Some(own) = self.own.get() {
             own.unpark();
         }
+    }
+
+    /// The time that it will be so long from now.
+    fn ms_from_start(&self, time: Duration) -> u64 {
+        u64::try_from((self.started.elapsed() + time).as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Lets it run on another CPU than its NAPI thread's, where something keeps it from running.
+    pub(super) fn free(&self) {
+        self.pinned.free(&self.common.cpus);
     }
 
     pub(super) fn stop(&self) {

@@ -9,6 +9,7 @@ mod fair;
 mod look;
 pub mod observed;
 mod peers;
+mod pinned;
 mod receivers;
 mod receptions;
 mod softirqs;
@@ -24,6 +25,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rustix::thread::gettid;
 use weir_bpf::alarm::{Alarm, Rings};
 use weir_bpf::gate::QueueProbe;
 use weir_bpf::input::Inputs;
@@ -49,6 +51,9 @@ use softirqs::{Limited, Noticed};
 use switch_cost::SwitchCost;
 pub use weigher::LIGHT;
 use weigher::Weigher;
+
+/// How often is looked whether a thread that is to end has: that takes a look's time.
+const ENDS_IN: Duration = Duration::from_millis(1);
 
 /// What the listener says to the guardian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +129,7 @@ impl Governors {
             beats: Mutex::default(),
             alarm: alarm.clone(),
         });
+        let cpus: Arc<[_]> = sched::allowed_cpus(gettid())?.into();
         let (rings, shares_with) = (Rings::listen(probe)?, Arc::clone(&shared));
         let weigher = Weigher::start(Arc::clone(&receivers), Arc::clone(interfaces))?;
         let listens = move |ended: PipeReader| listen(rings, &ended, &shares_with);
@@ -133,10 +139,11 @@ impl Governors {
             inputs,
             weigher,
             common: Common {
-                switch_cost: SwitchCost::measure(),
+                switch_cost: SwitchCost::measure(&cpus),
                 peers: Arc::default(),
                 receivers,
                 alarm: alarm.clone(),
+                cpus,
                 awake,
             },
             shared,
@@ -255,6 +262,11 @@ impl Drop for Governed {
         lock(&self.governors.shared.looks).remove(&self.number);
         self.look.stop();
         if let Some(thread) = self.thread.take() {
+            // It ends elsewhere where it cannot here.
+            while !thread.is_finished() {
+                self.look.free();
+                std::thread::sleep(ENDS_IN);
+            }
             let _ = thread.join();
         }
         self.look.forget();
@@ -329,7 +341,9 @@ impl Pulse {
         self.next = now + beat.every();
         // A trial of the gates is over sooner than the main loop looks, which may still ring for what it finds then.
         shared.alarm.rest(REST * 2);
-        if !looks.values().all(|look| look.is_lively()) {
+        let mut late = looks.values().filter(|look| !look.is_lively()).peekable();
+        if late.peek().is_some() {
+            late.for_each(|look| look.free());
             return;
         }
         let mut beats = lock(&shared.beats);

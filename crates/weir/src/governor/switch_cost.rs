@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::{Builder, Thread};
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use weir_bpf::sys::sched;
 use weir_bpf::units::{CpuId, Nanos};
 
 use super::observed::PRIORITY;
+use super::pinned::Pinned;
 
 /// How often each is measured; the middle one counts, as others may be the hypervisor's.
 const WAKES: usize = 31;
@@ -26,6 +27,10 @@ const AT_MOST: Duration = Duration::from_millis(3);
 /// ...and tried again, so often, after they have had their turn.
 const TRIES: usize = 3;
 const TURN: Duration = Duration::from_millis(10);
+
+/// So long after they began, threads that have not ended are kept from their CPU by something of a higher real-time
+/// priority.
+const KEPT: Duration = Duration::from_millis(50);
 
 /// What an interruption costs the CPU; all 0 where that could not be measured.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,15 +53,16 @@ enum Waker {
 }
 
 impl SwitchCost {
-    /// Measures it on the last of this host's CPUs that nobody has set apart, which real-time threads keep busy for
-    /// three times some 2 ms.
-    pub(super) fn measure() -> Self {
-        let cpus = shared(sched::online_cpus().unwrap_or_default(), &set_apart());
+    /// Measures it on the last of this host's CPUs on which weir `may` run and that nobody has set apart, which real-time
+    /// threads keep busy for three times some 2 ms.
+    pub(super) fn measure(may: &[CpuId]) -> Self {
+        let mut cpus = shared(sched::online_cpus().unwrap_or_default(), &set_apart());
+        cpus.retain(|cpu| may.contains(cpu));
         let Some((on, others)) = cpus.split_last() else { return Self::default() };
         let measure = |waker| {
             (0..TRIES).find_map(|_| {
                 std::thread::sleep(TURN);
-                median_gap(*on, waker)
+                median_gap(*on, waker, may)
             })
         };
         let by_timer = measure(Waker::Timer).unwrap_or_default();
@@ -84,20 +90,26 @@ fn shared(mut cpus: Vec<CpuId>, set_apart: &[CpuId]) -> Vec<CpuId> {
 }
 
 /// The time that a thread is kept from running by another's wake-up. `None` where real-time threads are
-/// refused, cannot be started, or were disturbed for too long.
-fn median_gap(on: CpuId, waker: Waker) -> Option<Nanos> {
+/// refused, cannot be started, or were disturbed for too long, or kept from running: they end where they `may` run.
+fn median_gap(on: CpuId, waker: Waker, may: &[CpuId]) -> Option<Nanos> {
     let (woken, end, ended) =
         (&AtomicU64::new(0), &AtomicBool::new(false), &AtomicBool::new(false));
+    let pinned: &[Pinned; 3] = &Default::default();
     // Nobody keeps the CPU busy before the other has its place there. One that could not be started leaves its end of
     // both channels.
     let ((here, other_there), (there, other_here)) = (channel(), channel());
+    let (result, results) = channel();
+    let (other_result, wakers_result) = (result.clone(), result.clone());
     let mut gaps = std::thread::scope(|scope| {
         let interrupted = Builder::new().spawn_scoped(scope, move || {
+            let _running = pinned[0].begin();
             let placed = place(on, PRIORITY);
             let both = here.send(()).is_ok() && other_here.recv().is_ok();
-            if placed && both { gaps(waker, woken, end) } else { Vec::new() }
+            let gaps = if placed && both { gaps(waker, woken, end) } else { Vec::new() };
+            let _ = result.send(gaps);
         });
         let interrupts = Builder::new().spawn_scoped(scope, move || {
+            let _running = pinned[1].begin();
             let placed = place(on, PRIORITY + u8::from(waker != Waker::Turn));
             let both = there.send(()).is_ok() && other_there.recv().is_ok();
             if placed && both {
@@ -105,13 +117,33 @@ fn median_gap(on: CpuId, waker: Waker) -> Option<Nanos> {
             }
             end.store(true, Ordering::Relaxed);
             ended.store(true, Ordering::Relaxed);
+            drop(other_result);
         });
         if let (Waker::Cpu(from), Ok(interrupts)) = (waker, &interrupts) {
             let interrupts = interrupts.thread().clone();
             // Without it, there are no wake-ups.
-            let _ = Builder::new().spawn_scoped(scope, move || wake(&interrupts, from, ended));
+            let _ = Builder::new().spawn_scoped(scope, move || {
+                let _running = pinned[2].begin();
+                wake(&interrupts, from, ended);
+                drop(wakers_result);
+            });
+        } else {
+            drop(wakers_result);
         }
-        interrupted.ok()?.join().ok()
+        let _ = interrupted.ok()?;
+        let (mut gaps, mut kept) = (None, false);
+        loop {
+            match results.recv_timeout(KEPT) {
+                Ok(found) => gaps = Some(found),
+                // All have ended.
+                Err(RecvTimeoutError::Disconnected) => break gaps.filter(|_| !kept),
+                Err(RecvTimeoutError::Timeout) => {
+                    kept = true;
+                    end.store(true, Ordering::Relaxed);
+                    pinned.iter().for_each(|thread| thread.free(may));
+                }
+            }
+        }
     })?;
     if gaps.len() < WAKES / 2 {
         return None;
@@ -179,11 +211,29 @@ mod tests {
         assert_eq!(shared(cpus(), &[0, 1, 2, 3].map(CpuId)), []);
     }
 
+    /// Nor does anybody wait until that sleeps.
+    #[test]
+    fn beside_something_of_a_higher_priority_that_never_sleeps_nothing_is_measured() {
+        let cpus = sched::online_cpus().unwrap();
+        let (last, end, begun) = (*cpus.last().unwrap(), &AtomicBool::new(false), channel());
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                assert!(place(last, PRIORITY + 9));
+                begun.0.send(()).unwrap();
+                while !end.load(Ordering::Relaxed) {}
+            });
+            begun.1.recv().unwrap();
+            let cost = SwitchCost::measure(&cpus);
+            end.store(true, Ordering::Relaxed);
+            assert_eq!(cost.by_turn, Nanos::ZERO);
+        });
+    }
+
     #[test]
     fn an_interruption_costs_something() {
         // Of several, as it gives up on a CPU that is taken away meanwhile.
         let plausible = (0..100).any(|_| {
-            let cost = SwitchCost::measure();
+            let cost = SwitchCost::measure(&sched::online_cpus().unwrap());
             println!("{cost:?}");
             cost.by_turn > Nanos(100) && cost.by_cpu <= cost.by_timer
         });

@@ -22,11 +22,13 @@ use crate::status::SCHEMA;
 const VLAN_ETHERTYPES: [u16; 2] = [0x8100, 0x88a8];
 
 /// What may have IP in it that the parser does not look into.
-const WRAPPED: [(usize, &str); 4] = [
+const WRAPPED: [(usize, &str); 6] = [
     (abi::WALL_MPLS, "MPLS"),
     (abi::WALL_MPLS_MULTICAST, "MPLS"),
     (abi::WALL_PPPOE_SESSION, "PPPoE"),
     (abi::WALL_MACSEC, "MACsec"),
+    (abi::WALL_BATMAN, "batman-adv"),
+    (abi::WALL_HSR, "HSR"),
 ];
 
 /// Judges them one after the other, so that replies follow what they answer. Nothing is attached or sent.

@@ -264,6 +264,38 @@ for _ in range(2):
 }
 
 #[test]
+fn errors_are_asked_for_without_datagrams() {
+    let script = r"
+part=Part(b' '*9,9)
+messages=(Message*2)(*[Message(parts=ctypes.pointer(part),count=1) for _ in range(2)])
+send(1)
+while struct.unpack('i',fcntl.ioctl(s,termios.FIONREAD,b'....'))[0]!=1: pass
+print(ctypes.CDLL(None).recvmmsg(s.fileno(),messages,2,0x2000,None),messages[0].flags&0x2000,messages[0].length)
+receive()
+";
+    let wanted = "Connection refused\n1 8192 6\nb'x'\n";
+    assert_printed(&format!("{ASLEEP}{WITH_ERROR}{MESSAGES}{script}"), wanted);
+}
+
+#[test]
+fn what_is_left_of_a_time_is_told() {
+    let script = r"
+libc=ctypes.CDLL(None,use_errno=True)
+part=Part(b' '*9,9)
+message=Message(parts=ctypes.pointer(part),count=1)
+for seconds,nanos in ((60,0),(0,0),(-1,0),(1,10**9)):
+    time=(ctypes.c_long*2)(seconds,nanos)
+    send(1)
+    print(libc.recvmmsg(s.fileno(),ctypes.byref(message),1,0,time),ctypes.get_errno(),time[0],0<=time[1]<10**9)
+    if seconds<0 or nanos: s.recv(9)
+";
+    assert_printed(
+        &format!("{MESSAGES}{script}"),
+        "1 0 59 True\n1 0 0 True\n-1 22 -1 True\n-1 22 1 False\n",
+    );
+}
+
+#[test]
 fn select_sees_a_socket_whatever_number_its_ring_has() {
     let script = r"
 import resource
