@@ -59,6 +59,15 @@ unclear(const struct asking *asking)
 	return is_open(asking) ? WEIR_WALL_OPEN : WEIR_WALL_UNCLEAR;
 }
 
+static __noinline bool has_route(void *ctx, const struct flow *flow,
+				 __u32 ifindex)
+{
+	struct bpf_fib_lookup route;
+	long found = route_of(ctx, flow, ifindex, 0, &route);
+
+	return leads_on(found) || found == BPF_FIB_LKUP_RET_UNSUPP_LWT;
+}
+
 /*
  * An address that was the router's may have got another place since the screen
  * has last said which are: then there is a route to it.
@@ -69,13 +78,9 @@ static __always_inline bool is_still_own(const struct asking *asking,
 {
 	const struct either *packet = &asking->packet;
 	void *ctx = packet->skb ? (void *)packet->skb : (void *)packet->xdp;
-	struct bpf_fib_lookup route;
-	long found;
 
-	if (side && asking->now <= side->fresh_until_ns)
-		return true;
-	found = route_of(ctx, flow, asking->ifindex, 0, &route);
-	return !leads_on(found) && found != BPF_FIB_LKUP_RET_UNSUPP_LWT;
+	return (side && asking->now <= side->fresh_until_ns) ||
+	       !has_route(ctx, flow, asking->ifindex);
 }
 
 static __always_inline enum weir_wall_outcome

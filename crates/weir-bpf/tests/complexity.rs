@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::time::Duration;
 use std::{env, fs};
 
 use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
@@ -17,11 +18,12 @@ use weir_bpf::gate::{Gate, QueueProbe};
 use weir_bpf::input::Inputs;
 use weir_bpf::screen::Screens;
 use weir_bpf::softirq::Softirqs;
+use weir_bpf::wall::{self, Wall};
 
 const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/complexity.txt");
 /// `BPF_COMPLEXITY_LIMIT_INSNS` of `include/linux/bpf.h`.
 const VERIFIER_LIMIT: u32 = 1_000_000;
-const PROGRAMS: [&str; 18] = [
+const PROGRAMS: [&str; 20] = [
     "weir_forward",
     "weir_gate",
     "weir_gate_tc",
@@ -40,6 +42,8 @@ const PROGRAMS: [&str; 18] = [
     "weir_sirq_poll",
     "weir_sirq_end",
     "weir_unsent",
+    "weir_wall_tc",
+    "weir_wall_xdp",
 ];
 
 /// `MAX_BPF_STACK` of `include/linux/filter.h`: for all functions that are called at a time.
@@ -158,6 +162,18 @@ fn numbers(line: &str) -> Vec<u32> {
 #[test]
 fn the_kernel_half_has_not_grown() {
     let probe = QueueProbe::load().expect("the tests need root");
+    let _walls = [true, false].map(|in_driver| {
+        let (ring_bytes, flows, idle) = (1 << 16, 1024, Duration::from_secs(1));
+        let wall = wall::Options {
+            ring_bytes,
+            flows,
+            idle,
+            fail_open: true,
+            forwarding: in_driver,
+            in_driver,
+        };
+        Wall::load(&wall).unwrap()
+    });
     // One has the programs for XDP, one that for tc.
     let _gates =
         [Gate::load_forwarding(&probe), Gate::load(&probe, AttachMode::Tcx)].map(Result::unwrap);
