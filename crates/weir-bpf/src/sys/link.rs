@@ -294,12 +294,8 @@ impl Links {
         self.first(numbered(ifindex), || object(ifindex))
     }
 
-    /// By the usual name or an alternative one.
     fn named(&self, name: &str) -> Result<Answer> {
-        let mut asked = LinkMessage::default();
-        let bytes = [name.as_bytes(), b"\0"].concat();
-        asked.attributes.push(LinkAttribute::Other(DefaultNla::new(libc::IFLA_ALT_IFNAME, bytes)));
-        self.first(asked, || name.to_owned())
+        self.first(named(name), || name.to_owned())
     }
 
     fn first(&self, asked: LinkMessage, object: impl Fn() -> String) -> Result<Answer> {
@@ -339,6 +335,14 @@ impl Links {
 pub(super) fn numbered(ifindex: IfIndex) -> LinkMessage {
     let mut message = LinkMessage::default();
     message.header.index = ifindex.0;
+    message
+}
+
+/// The same, by the usual name or an alternative one.
+pub(super) fn named(name: &str) -> LinkMessage {
+    let mut message = LinkMessage::default();
+    let bytes = [name.as_bytes(), b"\0"].concat();
+    message.attributes.push(LinkAttribute::Other(DefaultNla::new(libc::IFLA_ALT_IFNAME, bytes)));
     message
 }
 

@@ -9,16 +9,26 @@ use super::device::Device;
 use super::diversion::{Diversion, Sight};
 use super::kind::DiversionKind;
 use crate::sys::ethtool;
-use crate::sys::link::numbered;
+use crate::sys::link::{named, numbered};
 use crate::sys::link_info::{Answer, LinkInfo};
 use crate::sys::netlink::ask_route;
 use crate::units::IfIndex;
 
 /// `NODEV` if there is none.
 pub(super) fn look_up(ifindex: IfIndex) -> rustix::io::Result<LinkInfo> {
-    let request = RouteNetlinkMessage::GetLink(numbered(ifindex));
-    let answers: Vec<Answer> = ask_route(&request, NLM_F_ACK)?;
-    answers.first().and_then(|answer| answer.info().ok()).ok_or(Errno::BADMSG)
+    answer(numbered(ifindex))?.info().or(Err(Errno::BADMSG))
+}
+
+/// Whether a rule with this name is for another interface than this one. The kernel takes alternative names in rules,
+/// and tells a rule with the name that it was given: one that nothing has may have been this interface's.
+pub(super) fn is_another(name: &str, ifname: &str) -> bool {
+    let ifindex = |name: &str| answer(named(name)).map(|answer| answer.ifindex());
+    name != ifname && ifindex(name).is_ok_and(|other| ifindex(ifname).is_ok_and(|own| own != other))
+}
+
+fn answer(asked: LinkMessage) -> rustix::io::Result<Answer> {
+    let answers: Vec<Answer> = ask_route(&RouteNetlinkMessage::GetLink(asked), NLM_F_ACK)?;
+    answers.into_iter().next().ok_or(Errno::BADMSG)
 }
 
 /// What takes an interface's packets, given what the kernel's own record says, and what the gate sees. Other interfaces
@@ -93,7 +103,19 @@ fn listed(links: &[LinkInfo], by: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::test_support::with_pair;
+    use crate::sys::test_support::{sh, with_pair};
+
+    #[test]
+    fn a_name_is_anothers_only_if_another_has_it() {
+        with_pair(|_, _, _| {
+            sh(
+                "ip link property add dev near altname near0; ip link property add dev far altname far0",
+            );
+            let is_another = |name| is_another(name, "near");
+            assert_eq!(["near", "near0", "none"].map(is_another), [false; 3]);
+            assert_eq!(["far", "far0", "lo"].map(is_another), [true; 3]);
+        });
+    }
 
     /// The development kernel has no VLANs, so the kernel's record is made up. A veth takes tags off.
     #[test]

@@ -13,6 +13,7 @@ use rustix::net::netlink;
 use super::diversion::Diversion;
 use super::expression::{Element, HAVE_HELPERS, Leads, is_for_tcp};
 use super::kind::DiversionKind;
+use super::link::is_another;
 use super::nfnetlink::{ALL, NFNL_SUBSYS_NFTABLES, body, dump};
 use super::sets;
 use super::translation::{Table, Translation};
@@ -203,9 +204,10 @@ fn is_met(way: Way, family: u8, hook: Attributes<'_>, ifname: &str) -> bool {
 fn names(hook: Attributes<'_>, ifname: &str) -> bool {
     let devices = hook.within(NFTA_HOOK_DEVS);
     // Another kind of attribute is a prefix (Linux 6.18), which is not looked into.
-    let is_it = |(kind, name): (u16, &[u8])| kind != NFTA_DEVICE_NAME || text(name) == ifname;
+    let is_it =
+        |(kind, name): (u16, &[u8])| kind != NFTA_DEVICE_NAME || !is_another(&text(name), ifname);
     match hook.text(NFTA_HOOK_DEV) {
-        Some(device) if devices.is_empty() => device == ifname,
+        Some(device) if devices.is_empty() => !is_another(&device, ifname),
         _ => devices.is_empty() || devices.each().map_while(|one| one).any(is_it),
     }
 }

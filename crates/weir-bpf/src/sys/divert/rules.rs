@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use super::diversion::Diversion;
 use super::kind::DiversionKind;
+use super::link::is_another;
 use crate::sys::netlink::ask_route;
 
 const RT_TABLE_LOCAL: u32 = 255;
@@ -82,7 +83,10 @@ enum Rule {
 fn judge(rule: &RuleMessage, ifname: &str) -> Rule {
     let is_other = |attribute: &RuleAttribute| match attribute {
         RuleAttribute::Iifname(name) => {
-            name != ifname && !rule.header.flags.contains(RuleFlags::Invert)
+            // Detached: for none, until one gets this name.
+            let flags = rule.header.flags;
+            let is_other = || flags.contains(RuleFlags::IifDetached) || is_another(name, ifname);
+            !flags.contains(RuleFlags::Invert) && name != ifname && is_other()
         }
         // For ports of a VRF, and these are diverted by being ports.
         RuleAttribute::L3MDev(of_vrf) => *of_vrf,

@@ -128,6 +128,22 @@ fn routing_rules_before_the_local_addresses_are_found() {
     });
 }
 
+/// The kernel takes an alternative name in a rule, and tells the rule with it.
+#[test]
+fn routing_rules_are_for_an_interface_by_any_of_its_names() {
+    with_watch(|watch| {
+        sh("ip link property add dev near altname near0; ip link property add dev far altname far0
+            ip rule add pref 200 lookup local; ip rule del pref 0
+            ip rule add pref 50 iif far0 lookup 100; ip rule add pref 51 iif gone lookup 100");
+        assert_eq!(watch.read(&[]), []);
+        let commands = ["ip rule add pref 60 iif near0 lookup 100", "ip rule del pref 60"];
+        comes_and_goes(watch, PolicyRouting, "priority 60", commands);
+        // The rule stays the interface's.
+        let forget = format!("{}; ip link property del dev near altname near0", commands[0]);
+        comes_and_goes(watch, PolicyRouting, "priority 60", [&forget, commands[1]]);
+    });
+}
+
 #[test]
 fn multicast_forwarding_is_found() {
     with_watch(|watch| {

@@ -60,6 +60,27 @@ fn rules_at_the_device_are_found_on_their_device_only() {
     });
 }
 
+/// Linux 6.14 and later tell the name that the rules give; it may be an alternative one.
+#[test]
+fn rules_at_the_device_are_found_by_any_of_its_names() {
+    let chain = |device: &str| {
+        format!(
+            "nft 'table netdev t {{ chain c {{ type filter hook ingress {device} priority 0; fwd to far; }}; }}'"
+        )
+    };
+    let remove = "nft delete table netdev t";
+    with_watch(|watch| {
+        sh(
+            "ip link property add dev near altname near0; ip link property add dev far altname far0",
+        );
+        for devices in ["device near0", "devices = { far0, near0 }"] {
+            comes_and_goes(watch, Forward, "table netdev t, chain c", [&chain(devices), remove]);
+        }
+        sh(&chain("device far0"));
+        assert_eq!(watch.read(&[]), []);
+    });
+}
+
 /// A ban that never falls, because the gate discards what it counts, costs what stock delivers.
 #[test]
 fn rules_that_remember_senders_pass_and_others_that_count_are_told() {
