@@ -134,9 +134,8 @@ static __always_inline void account_touch(struct weir_account *account,
 	account->in_poll = 0;
 	account->poll = poll->number;
 	account->used_ns = poll->ended_ns;
-	if (poll->touches >= WEIR_TOUCHES)
-		return;
-	poll->touch[poll->touches & (WEIR_TOUCHES - 1)] = place;
+	if (poll->touches < WEIR_TOUCHES)
+		poll->touch[poll->touches & (WEIR_TOUCHES - 1)] = place;
 	poll->touches++;
 }
 

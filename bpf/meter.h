@@ -32,36 +32,52 @@ static __always_inline void account_charge(struct weir_account *account,
 		account->tokens_ns -= poll_time(ns);
 }
 
+/* One of those touched; where there were more than are noted, of all. */
+static __always_inline struct weir_account *
+account_touched(const struct weir_poll *poll, __u32 i)
+{
+	struct weir_account *account;
+
+	account = account_at(poll->touches > WEIR_TOUCHES
+				     ? i
+				     : poll->touch[i & (WEIR_TOUCHES - 1)]);
+	if (!account || account->poll + 1 != poll->touched)
+		return NULL;
+	return account->in_poll ? account : NULL;
+}
+
 /* On the CPU of the poll that has just ended. */
 static __always_inline void share_out(struct weir_poll *poll, __u64 took,
 				      __u64 discarding)
 {
 	__u64 admitting = took > discarding ? took - discarding : 0;
 	struct weir_account *account;
+	__u32 i, places = poll->touches;
 	__u64 parts = 0;
-	__u32 i;
 
-	poll->touched = 0;
-	account = account_at(poll->touch[0]);
-	if (poll->touches == 1 && account && account->in_poll) {
+	if (places > WEIR_TOUCHES)
+		places = WEIR_ACCOUNTS;
+	account = account_touched(poll, 0);
+	if (places == 1 && account) {
 		account_charge(account, admitting);
-		poll->touches = 0;
-		return;
+		goto out;
 	}
-	for (i = 0; i < WEIR_TOUCHES && i < poll->touches; i++) {
-		account = account_at(poll->touch[i]);
+	for (i = 0; i < WEIR_ACCOUNTS && i < places; i++) {
+		account = account_touched(poll, i);
 		if (account)
 			parts += account->in_poll * account_cost(account);
 	}
 	if (!parts)
-		return;
-	for (i = 0; i < WEIR_TOUCHES && i < poll->touches; i++) {
-		account = account_at(poll->touch[i]);
-		if (account && account->in_poll)
+		goto out;
+	for (i = 0; i < WEIR_ACCOUNTS && i < places; i++) {
+		account = account_touched(poll, i);
+		if (account)
 			account_charge(account, admitting * account->in_poll *
 							account_cost(account) /
 							parts);
 	}
+out:
+	poll->touched = 0;
 	poll->touches = 0;
 }
 

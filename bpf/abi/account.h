@@ -16,7 +16,10 @@
 /* After this long without a packet an account may be taken by another. */
 #define WEIR_ACCOUNT_IDLE_NS 1000000000ULL
 
-/* How many channels one poll's time is shared out among; others go without. */
+/*
+ * How many channels of one poll are noted; where there are more, the meter goes
+ * through all accounts (a power of two).
+ */
 #define WEIR_TOUCHES 8
 
 /* The whole of a CPU, as a limit. */

@@ -13,6 +13,7 @@ use common::{FAR_IP4, NEAR_IP4, wait_until};
 use weir_bpf::accounts::{Account, monotonic_now, until};
 use weir_bpf::channels::Channel;
 use weir_bpf::input::Input;
+use weir_bpf::sys::sched;
 use weir_bpf::traffic::FlowSpec;
 use weir_bpf::units::{Nanos, Permille};
 use weir_bpf::verdict::{Kind, Reason};
@@ -101,6 +102,50 @@ fn a_protected_channel_has_an_account_whatever_else_comes() {
     let _connection = bench.network.far.run(connect).unwrap();
     others();
     assert!(account_of(&bench, &input, protected).is_some());
+}
+
+/// What a thread sends in `body` arrives in one poll: nothing else runs on its CPU meanwhile.
+fn in_one_poll(bench: &Bench, body: impl FnOnce() + Send) {
+    let alone = || {
+        sched::pin_current_thread(bench.cpu).unwrap();
+        sched::set_fifo_current_thread(1).unwrap();
+        body();
+    };
+    std::thread::scope(|scope| scope.spawn(alone).join().unwrap());
+}
+
+#[test]
+fn the_last_of_many_channels_in_a_poll_is_charged() {
+    const CHANNELS: usize = 9;
+    const POLLS: u64 = 50;
+    let bench = Bench::new();
+    let input = bench.watch();
+    let far = bench.network.far.run(|| UdpSocket::bind((FAR_IP4, 0)).unwrap()).unwrap();
+    let sockets: Vec<_> = (0..16).map(|n| bench.network.bind(NEAR_IP4, 6000 + n)).collect();
+    let of =
+        |socket: &UdpSocket| account_of(&bench, &input, udp(socket.local_addr().unwrap().port()));
+    let send = |socket: &UdpSocket| {
+        far.send_to(b"\n", socket.local_addr().unwrap()).unwrap();
+    };
+    for socket in &sockets {
+        send(socket);
+        wait_until("it is received", || socket.recv(&mut [0; 64]).is_ok());
+    }
+    // Some may have found no place.
+    let own: Vec<_> = sockets.iter().filter(|socket| of(socket).is_some()).take(CHANNELS).collect();
+    assert_eq!(own.len(), CHANNELS);
+    let last = own[CHANNELS - 1];
+    let before = of(last).unwrap();
+    for _ in 0..POLLS {
+        in_one_poll(&bench, || own.iter().for_each(|socket| send(socket)));
+        wait_until("they are received", || {
+            own.iter().all(|socket| socket.recv(&mut [0; 64]).is_ok())
+        });
+    }
+    let after = of(last).unwrap();
+    // A poll in which something else was admitted may have come between.
+    assert!(after.packets - before.packets > POLLS / 2, "{before:?}, {after:?}");
+    assert!(after.charged.0 > before.charged.0, "{before:?}, {after:?}");
 }
 
 #[test]
