@@ -248,7 +248,7 @@ __noinline __u32 kind_charge(__u32 pass, __u32 packets)
 		account_add(kind, packets);
 		return reason;
 	}
-	poll->discarded += packets;
+	count_discard(poll, packets);
 	/* No destination's id is so small. */
 	poll->full_id = 1 + kind;
 	return reason;

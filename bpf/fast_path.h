@@ -108,7 +108,7 @@ static __always_inline void count_channel(struct weir_destination *entry,
 {
 	if (verdict_of_reason(reason) == WEIR_VERDICT_DISCARD) {
 		if (has_receiver(entry) || is_share(reason)) {
-			poll->discarded += seen.packets;
+			count_discard(poll, seen.packets);
 			poll->full_id = channel_id(entry);
 		}
 		if (is_share(reason)) {

@@ -36,7 +36,7 @@ static __always_inline int standing_reason(bool past_limit)
 		poll = current_poll();
 		/* As long as there are such the gates stay awake. */
 		if (poll)
-			poll->discarded++;
+			count_discard(poll, 1);
 		return WEIR_REASON_CPU_SHARE;
 	}
 	if (interface.diverted && !DEFECT(DIVERTED_IGNORED))

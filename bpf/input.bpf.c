@@ -143,6 +143,7 @@ static __always_inline void enter_input(const struct task_struct *task,
 		/* What was discarded while nobody watched is none of its. */
 		if (poll) {
 			poll->discarded_seen = poll->discarded;
+			poll->discards_seen = poll->discards;
 			poll->beside_seen = poll->beside;
 		}
 	}
@@ -341,7 +342,20 @@ int BPF_PROG(weir_migrate, struct task_struct *task, int to)
 	return 0;
 }
 
-/* What one poll discarded: what did that cost? */
+/*
+ * How many frames, as NAPI counts its work, were the discarded packets? A
+ * buffer that GRO merged came as one frame for each packet, one that a sender
+ * never cut up as one in all: then more packets were seen than frames came.
+ */
+static __always_inline __u64 frames_of(__u64 packets, __u64 buffers, __u64 seen,
+				       __u32 work)
+{
+	__u64 whole = seen > work ? seen - work : 0;
+
+	return packets > buffers + whole ? packets - whole : buffers;
+}
+
+/* What one poll discarded, in frames: what did that cost? */
 static __always_inline __u64 waste(struct weir_input *input, __u64 took,
 				   __u64 discarded, __u32 work)
 {
@@ -375,8 +389,7 @@ static __always_inline __u64 waste(struct weir_input *input, __u64 took,
  * in vain, and so is what came before it; one that found nothing came for
  * whoever comes next.
  */
-static __always_inline void charge(struct weir_input *input,
-				   struct weir_poll *poll, __u64 took,
+static __always_inline void charge(struct weir_input *input, __u64 took,
 				   __u64 discarded, __u32 work)
 {
 	__u64 wasted = waste(input, took, discarded, work);
@@ -384,7 +397,7 @@ static __always_inline void charge(struct weir_input *input,
 	if (discarded && discarded >= work) {
 		input->wasted_ns += input->carried_ns;
 	} else if (work) {
-		share_out(poll, took + input->carried_ns, wasted);
+		share_out(took + input->carried_ns, wasted);
 	} else {
 		input->carried_ns += took;
 		return;
@@ -409,15 +422,17 @@ int BPF_PROG(weir_polled, struct napi_struct *napi, int work, int budget)
 {
 	struct weir_cpu *cpu = cpu_at(bpf_get_smp_processor_id());
 	struct weir_poll *poll = current_poll();
-	__u64 now, took, discarded, beside;
+	__u64 now, took, discarded, discards, beside;
 	struct weir_input *input;
 
 	if (!cpu || !poll)
 		return 0;
 	/* This poll's own: another's, in softirq, is not input's next. */
 	discarded = poll->discarded - poll->discarded_seen;
+	discards = poll->discards - poll->discards_seen;
 	beside = poll->beside - poll->beside_seen;
 	poll->discarded_seen = poll->discarded;
+	poll->discards_seen = poll->discards;
 	poll->beside_seen = poll->beside;
 	if (cpu->running != WEIR_RUNNING_INPUT)
 		return 0;
@@ -430,7 +445,10 @@ int BPF_PROG(weir_polled, struct napi_struct *napi, int work, int budget)
 	poll->ended_ns = now;
 	if (is_polled_by(napi, bpf_get_current_task_btf()))
 		count_poll(input, work, budget, poll->touches > 1);
-	charge(input, poll, took, discarded, work);
+	if (discarded != discards)
+		discarded = frames_of(discarded, discards,
+				      discarded + admitted_packets(), work);
+	charge(input, took, discarded, work);
 	if (discarded) {
 		poll->full_ns = now;
 	} else if (poll->full_id && now - poll->full_ns > FULL_NS) {

@@ -210,7 +210,7 @@ static __always_inline bool is_lazy(void *ctx, bool on_skb,
 		return false;
 	put = lazy_put_any(ctx, on_skb, ring, head);
 	if (!put)
-		poll->discarded += seen.packets;
+		count_discard(poll, seen.packets);
 	count(put ? WEIR_REASON_LAZY : WEIR_REASON_LAZY_FULL, seen);
 	return true;
 }

@@ -46,17 +46,46 @@ account_touched(const struct weir_poll *poll, __u32 i)
 	return account->in_poll ? account : NULL;
 }
 
+/* How many accounts, or places of them, are to be looked at. */
+static __always_inline __u32 touched_places(const struct weir_poll *poll)
+{
+	return poll->touches > WEIR_TOUCHES ? WEIR_ACCOUNTS : poll->touches;
+}
+
+/*
+ * How many packets were admitted in the poll that has just ended. Global
+ * functions, each of which the verifier looks at once.
+ */
+__noinline __u64 admitted_packets(void)
+{
+	struct weir_poll *poll = current_poll();
+	struct weir_account *account;
+	__u64 packets = 0;
+	__u32 i, places;
+
+	if (!poll)
+		return 0;
+	places = touched_places(poll);
+	for (i = 0; i < WEIR_ACCOUNTS && i < places; i++) {
+		account = account_touched(poll, i);
+		if (account)
+			packets += account->in_poll;
+	}
+	return packets;
+}
+
 /* On the CPU of the poll that has just ended. */
-static __always_inline void share_out(struct weir_poll *poll, __u64 took,
-				      __u64 discarding)
+__noinline int share_out(__u64 took, __u64 discarding)
 {
 	__u64 admitting = took > discarding ? took - discarding : 0;
+	struct weir_poll *poll = current_poll();
 	struct weir_account *account;
-	__u32 i, places = poll->touches;
+	__u32 i, places;
 	__u64 parts = 0;
 
-	if (places > WEIR_TOUCHES)
-		places = WEIR_ACCOUNTS;
+	if (!poll)
+		return 0;
+	places = touched_places(poll);
 	account = account_touched(poll, 0);
 	if (places == 1 && account) {
 		account_charge(account, admitting);
@@ -79,6 +108,7 @@ static __always_inline void share_out(struct weir_poll *poll, __u64 took,
 out:
 	poll->touched = 0;
 	poll->touches = 0;
+	return 0;
 }
 
 #endif /* WEIR_METER_H */

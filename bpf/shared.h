@@ -105,6 +105,13 @@ static __always_inline void poll_moment(struct weir_poll *poll)
 	poll->now_ns = bpf_ktime_get_ns();
 }
 
+/* One buffer, and the packets that it stands for. */
+static __always_inline void count_discard(struct weir_poll *poll, __u32 packets)
+{
+	poll->discarded += packets;
+	poll->discards++;
+}
+
 /* By the socket's own address: the members of a group share theirs. */
 static __always_inline struct weir_queue_slot *queue_slot(__u64 sock)
 {

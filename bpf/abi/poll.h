@@ -12,12 +12,15 @@ struct weir_poll {
 	__u64 now_ns; /* CLOCK_MONOTONIC */
 	/* The packets that the gate has discarded on this CPU... */
 	__u64 discarded;
+	/* ...in how many buffers: a merged one stands for several... */
+	__u64 discards;
 	/* ...for which channel last; 0: none of late... */
 	__u64 full_id;
 	/* ...and those of other channels that it has admitted meanwhile. */
 	__u64 beside;
 	/* As the governor's programs last saw them, and when. */
 	__u64 discarded_seen;
+	__u64 discards_seen;
 	__u64 discarded_rung; /* as of the last poll's end */
 	__u64 beside_seen;
 	__u64 full_ns;	/* CLOCK_MONOTONIC */

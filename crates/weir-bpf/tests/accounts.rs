@@ -6,14 +6,16 @@
 mod common;
 
 use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use common::threaded::{Bench, MS, PORT};
 use common::{FAR_IP4, NEAR_IP4, wait_until};
 use weir_bpf::accounts::{Account, monotonic_now, until};
+use weir_bpf::attach::AttachMode;
 use weir_bpf::channels::Channel;
 use weir_bpf::input::Input;
-use weir_bpf::sys::sched;
+use weir_bpf::sys::{ethtool, sched};
 use weir_bpf::traffic::FlowSpec;
 use weir_bpf::units::{Nanos, Permille};
 use weir_bpf::verdict::{Kind, Reason};
@@ -146,6 +148,60 @@ fn the_last_of_many_channels_in_a_poll_is_charged() {
     // A poll in which something else was admitted may have come between.
     assert!(after.packets - before.packets > POLLS / 2, "{before:?}, {after:?}");
     assert!(after.charged.0 > before.charged.0, "{before:?}, {after:?}");
+}
+
+#[test]
+fn a_discarded_piece_of_many_packets_is_no_poll_in_vain() {
+    const PACKETS: usize = 60;
+    const POLLS: u64 = 50;
+    let bench = Bench::at(AttachMode::Clsact);
+    bench.network.far.run(|| ethtool::set_tso("far", false).unwrap()).unwrap();
+    let input = bench.watch();
+    let (near, far) = bench.sockets();
+    let strange = bench.network.far.run(|| UdpSocket::bind((FAR_IP4, 0)).unwrap()).unwrap();
+    strange.connect((NEAR_IP4, CLOSED_PORT)).unwrap();
+    set_segment(&strange, 100);
+    let piece = || strange.send(&[0; 100 * PACKETS]);
+    let closed = || account_of(&bench, &input, Channel::of_kind(Kind::Closed));
+    wait_until("there is an account", || {
+        let _ = piece();
+        closed().is_some()
+    });
+    let until = until(LASTING);
+    input.accounts().limit(bench.cpu, closed().unwrap().place, Permille(0), until);
+    wait_until("pieces are discarded", || {
+        let _ = piece();
+        count(&bench, Reason::ClosedShare) > 0
+    });
+    far.send(b"\n").unwrap();
+    assert!(near.recv(&mut [0; 64]).is_ok());
+    let open = || account_of(&bench, &input, udp(PORT)).unwrap();
+    let (before, discarded) = (open(), count(&bench, Reason::ClosedShare));
+    for _ in 0..POLLS {
+        in_one_poll(&bench, || {
+            let _ = piece();
+            far.send(b"\n").unwrap();
+            far.send(b"\n").unwrap();
+        });
+        assert!(near.recv(&mut [0; 64]).is_ok());
+        assert!(near.recv(&mut [0; 64]).is_ok());
+    }
+    let discarded = count(&bench, Reason::ClosedShare) - discarded;
+    assert!(discarded > POLLS / 2 * PACKETS as u64, "{discarded}");
+    let after = open();
+    assert!(after.packets - before.packets > POLLS, "{before:?}, {after:?}");
+    assert!(after.charged.0 > before.charged.0, "{before:?}, {after:?}");
+}
+
+/// Datagrams go out whole, to be cut up into so many bytes each.
+fn set_segment(socket: &UdpSocket, bytes: libc::c_int) {
+    let at = (&raw const bytes).cast();
+    let len = size_of_val(&bytes) as libc::socklen_t;
+    // SAFETY: the option is an int, which is there.
+    #[allow(unsafe_code)]
+    let set =
+        unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, at, len) };
+    assert_eq!(set, 0);
 }
 
 #[test]

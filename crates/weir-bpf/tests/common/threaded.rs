@@ -21,7 +21,7 @@ pub const PORT: u16 = 5000;
 pub const MS: u64 = 1_000_000;
 const SPIN: &str = "while :; do :; done";
 
-/// A veth with a gate in its driver, polled by one thread on one CPU.
+/// A veth with a gate, polled by one thread on one CPU.
 pub struct Bench {
     pub inputs: Inputs,
     pub gate: Gate,
@@ -34,9 +34,14 @@ pub struct Bench {
 }
 
 impl Bench {
+    /// With the gate in its driver.
     pub fn new() -> Self {
+        Self::at(AttachMode::Native)
+    }
+
+    pub fn at(mode: AttachMode) -> Self {
         let alone = alone();
-        let (network, gate, probe) = Network::gated(AttachMode::Native);
+        let (network, gate, probe) = Network::gated(mode);
         let cpu = *sched::online_cpus().unwrap().last().unwrap();
         let thread = napi_thread_on(cpu, &network);
         let inputs = Inputs::load(&probe).unwrap();
