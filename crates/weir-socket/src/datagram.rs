@@ -229,7 +229,7 @@ fn wall_is_ahead() -> i64 {
     static KEPT: AtomicI64 = AtomicI64::new(0);
     let nanos = |clock| {
         let time = clock_gettime(clock);
-        time.tv_sec * 1_000_000_000 + i64::from(time.tv_nsec)
+        time.tv_sec * 1_000_000_000 + time.tv_nsec
     };
     let mut ahead = 0;
     for _ in 0..LOOKS {
