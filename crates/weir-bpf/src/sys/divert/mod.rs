@@ -11,7 +11,6 @@
 //! | legacy iptables | its socket options (`legacy`) |
 //! | IPVS, multicast forwarding | `/proc` (`proc`) |
 //! | tc filters at ingress, tcx and `sk_lookup` programs | rtnetlink (`tc`), bpf(2) (`programs`) |
-//! | programs at netfilter's hooks | an iterator over BPF links (`programs`) |
 //! | masters, and interfaces on top, in any namespace | rtnetlink (`link`), the kernel's own record (`device`) |
 //! | policy routing | rtnetlink (`rules`) |
 //! | what else the kernel does to packets before a socket has them | `filter`, `on_the_way`: for lazy sockets alone |

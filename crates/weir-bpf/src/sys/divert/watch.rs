@@ -13,7 +13,6 @@ use super::kind::DiversionKind;
 use super::nfnetlink::NFNL_SUBSYS_NFTABLES;
 use super::nft::{self, Rules};
 use super::translation::Translation;
-use super::way::Way;
 use super::{legacy, link, proc, programs, rules, tc};
 use crate::error::{Error, Result};
 use crate::sys::link::{LinkInfo, object};
@@ -196,8 +195,6 @@ impl DiversionWatch {
         found.extend(proc::ipvs(&mut self.ipvs));
         found.extend(programs::tcx(self.ifindex, own_programs));
         found.extend(programs::sk_lookup(&self.netns));
-        let at_netfilter = programs::at_netfilter(Way::In);
-        found.extend(at_netfilter.map(|line| Diversion::new(DiversionKind::Unknown, line)));
         found.extend(self.packet_sockets());
         // What could not be read is tried again.
         let unread = routed.found.iter().any(|one| one.kind == DiversionKind::Unknown);

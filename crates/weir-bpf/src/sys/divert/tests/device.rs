@@ -177,28 +177,6 @@ fn programs_that_choose_sockets_are_told_and_stop_nothing() {
     });
 }
 
-/// They cannot be read: one may hold senders to what it has seen of them.
-#[test]
-fn programs_at_netfilters_hooks_on_the_way_in_are_found() {
-    with_watch(|watch| {
-        for hooknum in [NF_INET_PRE_ROUTING, NF_INET_LOCAL_IN] {
-            let attached = attach_at_netfilter(hooknum);
-            let found = watch.read(&[]);
-            assert_eq!(
-                found.iter().map(|one| one.kind).collect::<Vec<_>>(),
-                [Unknown],
-                "{found:?}"
-            );
-            assert!(found[0].detail.contains("is at a netfilter hook"), "{found:?}");
-            drop(attached);
-            // A child of another test's may hold it until it has become another program.
-            wait_until("it is detached", || watch.read(&[]).is_empty());
-        }
-        let _forward = attach_at_netfilter(NF_INET_FORWARD);
-        assert_eq!(watch.read(&[]), []);
-    });
-}
-
 /// What a multicast routing daemon does at its start.
 fn multicast_router(ifindex: IfIndex) -> std::os::fd::OwnedFd {
     use rustix::net::{AddressFamily, SocketType, ipproto, socket_with};

@@ -124,6 +124,8 @@ fn a_control_group_that_is_gone_hides_no_programs() {
 
 #[test]
 fn programs_at_netfilters_hooks_are_found_on_the_way_of_what_they_see() {
+    const NF_INET_LOCAL_IN: u32 = 1;
+    const NF_INET_FORWARD: u32 = 2;
     // As the packaged service.
     let kept = CapabilitySet::NET_ADMIN | CapabilitySet::BPF | CapabilitySet::PERFMON;
     let look = || {
@@ -136,7 +138,15 @@ fn programs_at_netfilters_hooks_are_found_on_the_way_of_what_they_see() {
         for (hooknum, is_there) in
             [(NF_INET_LOCAL_IN, [false, true]), (NF_INET_FORWARD, [true, false])]
         {
-            let link = attach_at_netfilter(hooknum);
+            let mut options = libbpf_sys::bpf_link_create_opts {
+                sz: size_of::<libbpf_sys::bpf_link_create_opts>() as u64,
+                ..Default::default()
+            };
+            options.__bindgen_anon_1.netfilter.pf = libc::AF_INET as u32;
+            options.__bindgen_anon_1.netfilter.hooknum = hooknum;
+            options.__bindgen_anon_1.netfilter.priority = 10;
+            let kind = libbpf_sys::BPF_PROG_TYPE_NETFILTER;
+            let link = attach_with(kind, libbpf_sys::BPF_NETFILTER, 0, Some(&options));
             assert_eq!(found(), is_there);
             Sandbox::new().run(|| assert_eq!(found(), [false; 2], "another namespace"));
             drop(link);

@@ -18,11 +18,6 @@ use crate::object::{load_program, owned};
 use crate::sys::link::Links;
 use crate::sys::test_support::{Sandbox, sh, try_sh, with_pair};
 
-/// Hooks of netfilter.
-const NF_INET_PRE_ROUTING: u32 = 0;
-const NF_INET_LOCAL_IN: u32 = 1;
-const NF_INET_FORWARD: u32 = 2;
-
 /// A namespace with a veth pair `near` and `far`, both up, in the thread that runs the test.
 fn with_watch(test: impl FnOnce(&mut DiversionWatch) + Send) {
     with_watch_of(false, test);
@@ -79,19 +74,6 @@ fn attach(
     target: &File,
 ) -> OwnedFd {
     attach_with(kind, place, target.as_raw_fd(), None)
-}
-
-/// The same at a hook for IPv4.
-fn attach_at_netfilter(hooknum: u32) -> OwnedFd {
-    let mut options = libbpf_sys::bpf_link_create_opts {
-        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as u64,
-        ..Default::default()
-    };
-    options.__bindgen_anon_1.netfilter.pf = libc::AF_INET as u32;
-    options.__bindgen_anon_1.netfilter.hooknum = hooknum;
-    options.__bindgen_anon_1.netfilter.priority = 10;
-    let kind = libbpf_sys::BPF_PROG_TYPE_NETFILTER;
-    attach_with(kind, libbpf_sys::BPF_NETFILTER, 0, Some(&options))
 }
 
 #[allow(unsafe_code)]
