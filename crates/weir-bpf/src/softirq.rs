@@ -97,15 +97,11 @@ impl Softirqs {
         forget(&self.times)
     }
 
-    /// What has been used since they are watched, by CPU; none while they are not. Not one instant: softirqs run
-    /// meanwhile.
+    /// What has been used since they are watched, by CPU. Not one instant: softirqs run meanwhile.
     ///
     /// # Errors
     /// When the kernel refuses a map lookup.
     pub fn read(&self) -> Result<Vec<SoftirqTimes>> {
-        if lock(&self.watch).links.is_empty() {
-            return Ok(Vec::new());
-        }
         let records: Vec<types::weir_softirq> =
             records(&self.times, 0).map_err(Error::bpf("read", TRACEPOINTS))?;
         let times = |(cpu, softirq): (u32, types::weir_softirq)| {
