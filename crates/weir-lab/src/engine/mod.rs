@@ -170,7 +170,7 @@ fn watch(
 /// Waits until the gate judges: what may divert packets, as a scene's sink may, is read before it does.
 fn judged(probe: &Probe<'_>, stop: &Stop) -> Result<()> {
     let mut last = probe.read()?;
-    if probe.scene.books != Books::Ring || !last.has(Counter::Judged) {
+    if !matches!(probe.scene.books, Books::Ring | Books::Tap) || !last.has(Counter::Judged) {
         return Ok(());
     }
     until(UNDER_WAY_DEADLINE, || {
