@@ -26,6 +26,7 @@ fn parse(text: &str) -> BTreeMap<u32, CpuTimes> {
         let cpu = words.next()?.parse().ok()?;
         let ticks: Vec<u64> = words.map(str::parse).collect::<std::result::Result<_, _>>().ok()?;
         let at = |index: usize| ticks.get(index).copied();
+        // Without steal, which was not this machine's.
         let total = ticks.iter().take(7).sum();
         Some((cpu, CpuTimes { total, idle: at(3)? + at(4)?, softirq: at(6)? }))
     };
