@@ -31,7 +31,7 @@ pub const REST: Nanos = Nanos::from_millis(1000);
 /// short. Twice as long as whoever goes on ringing is silent (`bpf/alarm.h`).
 const TRIAL: Nanos = Nanos::from_millis(200);
 /// How long another channel is believed in after it was last seen.
-const REMEMBERED: Nanos = Nanos::from_millis(100);
+pub const REMEMBERED: Nanos = Nanos::from_millis(100);
 /// The time between two looks while there is something to divide: with other tasks, or by shares of channels...
 pub const LOOK_AWAKE: Nanos = Nanos::from_millis(2);
 /// ...and while there is not: a look takes time of the CPU that is flooded, and the ring fills meanwhile.
@@ -100,8 +100,10 @@ pub struct Observation {
     /// Of these, discarded.
     pub discarded: u64,
     /// Whether packets of one channel were admitted beside another's that were discarded, or the ring may have
-    /// overflowed with packets of several, or another input of the same CPU does tell channels apart.
+    /// overflowed with packets of several.
     pub beside: bool,
+    /// Whether it joins another input of the same CPU, which tells channels apart.
+    pub joins: bool,
 }
 
 impl Observation {
@@ -191,7 +193,7 @@ impl Governor {
     pub fn decide(mut self, settings: &Settings, seen: &Observation) -> (Self, Action) {
         let over_share = self.remember(settings, seen);
         let regime = self.regime();
-        let apart = self.separates(settings);
+        let apart = self.separates(settings, seen);
         let alone = regime == Regime::Isolating && !apart;
         self.nice = match regime {
             Regime::Asleep => f64::from(Weight::NORMAL.nice()),
@@ -224,8 +226,8 @@ impl Governor {
         self.used
     }
 
-    /// Whether it tells a flood of its own from other channels. Other inputs of the CPU, which would starve at a
-    /// lighter weight, are to join it.
+    /// Whether it tells a flood of its own from other channels, by what itself has seen. Other inputs of the CPU, which
+    /// would starve at a lighter weight, are to join it.
     pub fn tells_apart(&self) -> bool {
         self.discards() && self.used > FLOOD_FROM && self.apart_for < REMEMBERED
     }
@@ -260,7 +262,7 @@ impl Governor {
         } else {
             // Where their queues are full they lose nothing by a ring that overflows, but another channel does.
             let lose =
-                if self.discards() { self.separates(settings) } else { self.calm_for < REST };
+                if self.discards() { self.separates(settings, seen) } else { self.calm_for < REST };
             let busy = if lose { busy } else { Nanos::ZERO };
             let others = if known { seen.others() } else { Nanos::ZERO };
             self.others = average(self.others, share(others + busy), CROWDED_OVER);
@@ -275,9 +277,9 @@ impl Governor {
         over
     }
 
-    /// Whether another channel is to be told from a flooded one.
-    fn separates(&self, settings: &Settings) -> bool {
-        settings.prefer == Prefer::Separation && self.apart_for < REMEMBERED
+    /// Whether another channel is to be told from a flooded one, here or by an input beside.
+    fn separates(&self, settings: &Settings, seen: &Observation) -> bool {
+        settings.prefer == Prefer::Separation && (self.apart_for < REMEMBERED || seen.joins)
     }
 
     /// Whether packets have been discarded here of late, and not only, maybe, elsewhere.
@@ -421,6 +423,18 @@ mod tests {
                 last.0.decide(&settings, &beside)
             });
         assert_eq!(action.weight, Weight::LIGHTEST);
+    }
+
+    /// Else two inputs of a CPU would keep each other at it for as long as the flood lasts.
+    #[test]
+    fn who_only_joins_another_input_does_as_it_does_but_is_joined_by_none() {
+        let flooded =
+            Observation { elapsed: MS, ran: MS, wasted: Nanos(300_000), ..Default::default() };
+        let joins = Observation { joins: true, overran: true, ..flooded };
+        let (governor, action) = shown(Governor::default(), 40, &joins);
+        is(action, Regime::Isolating, -10, true);
+        assert!(!governor.tells_apart());
+        assert!(shown(governor, 1, &Observation { beside: true, ..joins }).0.tells_apart());
     }
 
     #[test]

@@ -27,8 +27,8 @@ fn settings() -> impl Strategy<Value = Settings> {
 fn observation() -> impl Strategy<Value = Observation> {
     let part = || 0.0..=1.0f64;
     let parts = [part(), part(), part(), part(), part(), part(), part()];
-    (0.1..100.0f64, parts, any::<[bool; 5]>()).prop_map(
-        |(elapsed, parts, [waits, over, alarm, beside, overran])| {
+    (0.1..100.0f64, parts, any::<[bool; 6]>()).prop_map(
+        |(elapsed, parts, [waits, over, alarm, beside, joins, overran])| {
             let [ran, wasted, taken, strangers, light, held, busy] = parts;
             let rest = 1.0 - ran;
             let left = rest * (1.0 - strangers) * (1.0 - light);
@@ -48,6 +48,7 @@ fn observation() -> impl Strategy<Value = Observation> {
                 packets: (1000.0 * elapsed * ran) as u64,
                 discarded: (1000.0 * elapsed * ran * wasted) as u64,
                 beside,
+                joins,
             }
         },
     )
@@ -232,7 +233,7 @@ proptest! {
         history in history(), settings in settings(),
     ) {
         let throughput = Settings { prefer: Prefer::Throughput, ..settings };
-        let alone: Vec<_> = history.iter().map(|&seen| Observation { beside: false, ..seen }).collect();
+        let alone: Vec<_> = history.iter().map(|&seen| Observation { beside: false, joins: false, ..seen }).collect();
         for looks in 1..=history.len() {
             for action in [after(&history[..looks], &throughput).1, after(&alone[..looks], &settings).1] {
                 prop_assert!(action.regime == Regime::Shared || action.weight.nice() >= 0);

@@ -11,7 +11,7 @@ use weir_bpf::input::{Input, InputCounters};
 use weir_bpf::sync::lock;
 use weir_bpf::sys::sched::{self, SchedPolicy};
 use weir_bpf::units::{CpuId, Nanos};
-use weir_policy::governor::LOOK_AWAKE;
+use weir_policy::governor::{LOOK_AWAKE, REMEMBERED};
 use weir_policy::{Action, Governor, Observation, Regime, Settings};
 
 use super::fair::{Fair, Seen};
@@ -132,6 +132,7 @@ impl Look {
         let mut governor = Governor::default();
         let mut last = self.read();
         let mut before: Option<Action> = None;
+        let mut joined = None;
         let mut receptions = Receptions::default();
         let mut fair = Fair::new(Arc::clone(&self.common.receivers));
         let number = self.input.number();
@@ -142,16 +143,20 @@ impl Look {
             place.follow(cpu);
             let settings = Settings { awake: self.common.awake, ..*lock(&self.settings) };
             let peers = &self.common.peers;
-            let settings = settings.beside(peers.used_by_others(cpu, number));
+            // The channels' are those of the whole CPU.
+            let own = settings.beside(peers.used_by_others(cpu, number));
             let switches =
                 interruptions(self.common.switch_cost, before, &last.counters, &now.counters);
             self.switches_ns.fetch_add(switches.0, Ordering::Relaxed);
-            let joins = now.counters.packets != last.counters.packets
-                && governor.used() < settings.user_share.rest()
-                && peers.another_tells_apart(cpu, number);
+            if now.counters.packets != last.counters.packets
+                && governor.used() < own.user_share.rest()
+                && peers.another_tells_apart(cpu, number)
+            {
+                joined = Some(now.at);
+            }
+            let joins = joined.is_some_and(|at| now.at - at < REMEMBERED.into());
             let mut action;
-            (governor, action) =
-                governor.decide(&settings, &observation(&last, &now, switches, joins));
+            (governor, action) = governor.decide(&own, &observation(&last, &now, switches, joins));
             peers.note(number, cpu, &governor);
             if action.over_share {
                 self.common.alarm.try_gates();
@@ -342,7 +347,7 @@ impl Reading {
     }
 }
 
-/// What happened between two readings, with what switches cost besides; `joins`: an input beside tells channels apart.
+/// What happened between two readings, with what switches cost besides.
 fn observation(last: &Reading, now: &Reading, switches: Nanos, joins: bool) -> Observation {
     let since = |field: fn(&InputCounters) -> Nanos| field(&now.counters) - field(&last.counters);
     let moved = |field: fn(&InputCounters) -> u64| field(&now.counters) != field(&last.counters);
@@ -362,7 +367,8 @@ fn observation(last: &Reading, now: &Reading, switches: Nanos, joins: bool) -> O
         overran: moved(|seen| seen.overruns.into()),
         packets: now.counters.packets.saturating_sub(last.counters.packets),
         discarded: now.counters.discarded.saturating_sub(last.counters.discarded),
-        beside: beside || moved(|seen| seen.contended.into()) || joins,
+        beside: beside || moved(|seen| seen.contended.into()),
+        joins,
     }
 }
 
