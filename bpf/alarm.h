@@ -57,6 +57,18 @@ static __always_inline void ring(enum weir_cause cause, __u64 now)
 	wake(it, cause);
 }
 
+/* Whether it is time for what is done seldom, or was begun so lately that who
+ * asks now belongs to it. */
+static __always_inline bool is_time(__u64 *begun_ns, __u64 now, __s64 lasts,
+				    __s64 seldom)
+{
+	__s64 since = now - *(volatile __u64 *)begun_ns;
+
+	if (since > seldom)
+		*(volatile __u64 *)begun_ns = now;
+	return since > seldom || since <= lasts;
+}
+
 /*
  * CPU time is short: is there something to discard? Whether that is tried now;
  * one trial is for every CPU.
@@ -64,15 +76,10 @@ static __always_inline void ring(enum weir_cause cause, __u64 now)
 static __always_inline bool try_gates(__u64 now)
 {
 	struct weir_alarm *it = the_alarm();
-	__s64 since;
 
-	if (!it)
+	if (!it ||
+	    !is_time(&it->tried_ns, now, WEIR_TRIAL_NS, WEIR_TRY_AGAIN_NS))
 		return false;
-	since = now - it->tried_ns;
-	if (since > (__s64)WEIR_TRIAL_NS && since <= (__s64)WEIR_TRY_AGAIN_NS)
-		return false;
-	if (since > (__s64)WEIR_TRY_AGAIN_NS)
-		*(volatile __u64 *)&it->tried_ns = now;
 	wake(it, WEIR_CAUSE_CPU_SHARE);
 	return true;
 }

@@ -20,8 +20,10 @@
 /* Whoever waits for less of the time than this does not want the CPU. */
 #define STRAIN_WAITS_PERMILLE 50
 /* Long waits may be its receivers' doing, which is no reason to act. To find
- * out costs every CPU something, so it is done this seldom, whoever waits. */
+ * out costs every CPU something, so it is done this seldom, for all that wait
+ * then: each has a window that ends within so long. */
 #define STRAIN_AGAIN_NS 1000000000LL
+#define STRAIN_LASTS_NS (2 * (__s64)STRAIN_WINDOW_NS)
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), \
 			     apply_to = record)
@@ -78,8 +80,11 @@ static __always_inline void strain_compare(struct weir_strain *strain,
 		strain->over++;
 	} else if ((strain->overruns ||
 		    waited > strain->wait_ns * (now->turns - strain->turns)) &&
-		   (__s64)(now->seen_ns - suspected_ns) > STRAIN_AGAIN_NS) {
-		suspected_ns = now->seen_ns;
+		   is_time(&suspected_ns, now->seen_ns, STRAIN_LASTS_NS,
+			   STRAIN_AGAIN_NS)) {
+		if (strain->suspected_ns == suspected_ns)
+			return;
+		strain->suspected_ns = suspected_ns;
 		strain->waits++;
 		tell(WEIR_CAUSE_CPU_WAIT);
 	}

@@ -83,6 +83,7 @@ struct weir_strain {
 	 * ring full again and again, of which there is one trial a second? */
 	__u32 waits;
 	__u32 over;
+	__u64 suspected_ns; /* when what its last long wait belongs to began */
 };
 
 #endif /* WEIR_ABI_POLL_H */
