@@ -43,27 +43,36 @@ static __always_inline void keep_score(struct weir_consumer *consumer)
 	consumer->from_input = 0;
 }
 
-static __always_inline void count_at(__u32 cpu_number, __u32 counted, __s32 by)
+static __always_inline void count_at(struct weir_cpu *cpu, __u32 counted,
+				     __s32 by)
 {
-	struct weir_cpu *cpu = cpu_at(cpu_number);
-
-	if (!cpu)
-		return;
 	if (counted == WEIR_COUNTED_CONSUMER)
 		__sync_fetch_and_add(&cpu->consumers, by);
 	else if (counted == WEIR_COUNTED_LIGHT)
 		__sync_fetch_and_add(&cpu->light, by);
+	else if (counted == WEIR_COUNTED_SPENT)
+		__sync_fetch_and_add(&cpu->spent, by);
 }
 
 static __always_inline void count_as(struct weir_consumer *consumer,
 				     __u32 cpu_number, __u32 counted)
 {
+	struct weir_cpu *cpu = cpu_at(consumer->cpu);
+
+	/* Its count may have begun anew since. */
+	if (!cpu || consumer->counts != cpu->counts)
+		consumer->counted = WEIR_COUNTED_NOWHERE;
 	if (consumer->counted == counted && consumer->cpu == cpu_number)
 		return;
-	count_at(consumer->cpu, consumer->counted, -1);
+	if (cpu)
+		count_at(cpu, consumer->counted, -1);
+	cpu = cpu_at(cpu_number);
+	if (!cpu)
+		return;
 	consumer->counted = counted;
 	consumer->cpu = cpu_number;
-	count_at(cpu_number, counted, 1);
+	consumer->counts = cpu->counts;
+	count_at(cpu, counted, 1);
 }
 
 static __always_inline void leave_runnable(struct weir_consumer *consumer)
@@ -115,8 +124,13 @@ static __always_inline void leave_cpu(const struct task_struct *prev,
 			if (consumer->score < CONSUMER_SCORE_MIN)
 				consumer->score = CONSUMER_SCORE_MIN;
 		}
-		if (sleeps)
+		if (sleeps) {
 			leave_runnable(consumer);
+		} else if (consumer->counted == WEIR_COUNTED_CONSUMER &&
+			   is_throttled(prev)) {
+			count_as(consumer, cpu_number, WEIR_COUNTED_SPENT);
+			cpu->spender = (__u64)queue_of_group(prev);
+		}
 	}
 }
 
@@ -220,6 +234,8 @@ int BPF_PROG(weir_switch, bool preempt, struct task_struct *prev,
 		/* Whatever was miscounted. */
 		cpu->consumers = 0;
 		cpu->light = 0;
+		cpu->spent = 0;
+		cpu->counts++;
 	} else if (cpu->running == WEIR_RUNNING_CONSUMER) {
 		cpu->wanted = strangers_of(cpu, runnable_beside(next), 0);
 		if (!cpu->busy_since_ns)

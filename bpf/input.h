@@ -29,6 +29,7 @@ enum weir_counted {
 	WEIR_COUNTED_NOWHERE,
 	WEIR_COUNTED_CONSUMER,
 	WEIR_COUNTED_LIGHT,
+	WEIR_COUNTED_SPENT,
 };
 
 /* A process that input has woken, that has taken a packet, or that is light. */
@@ -42,9 +43,9 @@ struct weir_consumer {
 	/* Wake-ups by input less others, within bounds: an interrupt that comes
 	 * while input runs wakes others, too. */
 	__s32 score;
-	__u32 watch; /* in which watch it was seen */
-	__u32 took;  /* a packet, last: in which watch of receptions */
-	__u32 pad;
+	__u32 watch;  /* in which watch it was seen */
+	__u32 took;   /* a packet, last: in which watch of receptions */
+	__u32 counts; /* in which of that CPU's counts it is counted */
 };
 
 /* Every CPU's; user space reads it, and gives it as many places as needed. */
@@ -176,7 +177,8 @@ static __always_inline void end_waiting(struct weir_input *input)
 		input->held_ns += cpu->stranger_ns - input->stranger_then_ns;
 }
 
-/* Strangers that are runnable on a CPU, beside so many others. */
+/* Strangers that are runnable on a CPU, beside so many others. Nothing tells
+ * that a group may run again; its processes are runnable from then on. */
 static __always_inline __u32 strangers_of(const struct weir_cpu *cpu,
 					  __u32 runnable, __s32 others)
 {
@@ -186,6 +188,8 @@ static __always_inline __u32 strangers_of(const struct weir_cpu *cpu,
 		known += cpu->consumers;
 	if (cpu->light > 0)
 		known += cpu->light;
+	if (cpu->spent > 0 && !has_spent((const void *)cpu->spender))
+		known += cpu->spent;
 	return (__s32)runnable > known ? (__s32)runnable - known : 0;
 }
 

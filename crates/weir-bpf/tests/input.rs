@@ -7,8 +7,10 @@
 
 mod common;
 
+use std::fs;
 use std::net::UdpSocket;
 use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::slice::from_ref;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -257,6 +259,77 @@ fn a_receiver_whose_queue_is_always_full_is_no_stranger() {
             assert!(found, "watched: {watched}; it counts as a stranger: {seen:#?}");
         }
     });
+}
+
+/// A control group whose processes get 20 % of a CPU, in version 1's hierarchy or in version 2's.
+struct Quota(PathBuf);
+
+impl Quota {
+    fn new() -> Self {
+        let name = format!("weir-test-{}", std::process::id());
+        let v1 = Path::new("/sys/fs/cgroup/cpu");
+        let (root, file, quota) = match v1.exists() {
+            true => (v1, "cpu.cfs_quota_us", "20000"),
+            false => (Path::new("/sys/fs/cgroup"), "cpu.max", "20000 100000"),
+        };
+        let group = Self(root.join(name));
+        fs::create_dir(&group.0).unwrap();
+        fs::write(group.0.join(file), quota).unwrap();
+        group
+    }
+
+    fn take(&self, process: &Process) {
+        let pid = process.pid().as_raw_nonzero().to_string();
+        fs::write(self.0.join("cgroup.procs"), pid).unwrap();
+    }
+
+    /// How often nothing was left of it.
+    fn throttled(&self) -> u64 {
+        let stat = fs::read_to_string(self.0.join("cpu.stat")).unwrap();
+        let line = stat.lines().find_map(|line| line.strip_prefix("nr_throttled "));
+        line.unwrap().parse().unwrap()
+    }
+}
+
+impl Drop for Quota {
+    fn drop(&mut self) {
+        wait_until("the group is empty", || fs::remove_dir(&self.0).is_ok());
+    }
+}
+
+/// It does not sleep, and yet is not runnable; and nothing tells when it is again.
+#[test]
+fn a_receiver_that_has_used_up_its_quota_is_no_stranger() {
+    let bench = Bench::new();
+    let input = bench.watch();
+    let group = Quota::new();
+    let (consumer, far) = consumer(&bench, WORK);
+    sched::set_nice(consumer.pid(), Nice(0)).unwrap();
+    group.take(&consumer);
+    let elsewhere = sched::online_cpus().unwrap()[0];
+    let end = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            sched::pin_current_thread(elsewhere).unwrap();
+            while !end.load(Ordering::Relaxed) {
+                far.send(b"\n").unwrap();
+            }
+        });
+        let _end = Raise(&end);
+        let before = group.throttled();
+        wait_until("its quota is used up", || group.throttled() > before + 3);
+        let mut seen = Vec::new();
+        let found = (0..10).any(|_| {
+            let (before, throttled) = (input.read(), group.throttled());
+            while_it_works(&input, &consumer, Nanos(100 * MS));
+            let after = input.read();
+            let (ran, taken) = (after.ran.0 - before.ran.0, after.taken.0 - before.taken.0);
+            seen.push((ran, taken, after.idle.0 - before.idle.0));
+            group.throttled() > throttled + 2 && taken < ran / 10
+        });
+        assert!(found, "it counts as a stranger; ran, taken, idle: {seen:?}");
+    });
+    drop(consumer);
 }
 
 /// Input wants the CPU now and then.
