@@ -14,7 +14,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
 use serde::Serialize;
@@ -89,10 +89,20 @@ pub fn run(args: &RunArgs, slice: Duration) -> Result<()> {
     let softirqs = Softirqs::load(&probe)?;
     softirqs.watch(true)?;
     let mut pairs: Vec<Pair> = Vec::new();
+    let mut failed = None;
     while pairs.len() < args.pairs as usize {
         // What they say is the same each time.
         let told = pairs.is_empty().then_some(&mut console);
-        let Some(pair) = measure(args, (slice, &stop), &softirqs, told)? else { break };
+        let pair = match measure(args, (slice, &stop), &softirqs, told) {
+            Ok(Some(pair)) => pair,
+            Ok(None) => break,
+            // Ctrl-C has reached a slice that was starting, too.
+            Err(_) if signals::comes(&stop, Duration::ZERO) => break,
+            Err(error) => {
+                failed = Some(error);
+                break;
+            }
+        };
         pairs.push(pair);
         match args.json {
             true => console.event("pair", &pair),
@@ -100,10 +110,9 @@ pub fn run(args: &RunArgs, slice: Duration) -> Result<()> {
         }
     }
     if pairs.is_empty() {
-        return Err(Error::refused(
-            "no pair of slices is complete",
-            "wait for one, or take shorter slices",
-        ));
+        return Err(failed.unwrap_or_else(|| {
+            Error::refused("no pair of slices is complete", "wait for one, or take shorter slices")
+        }));
     }
     let differences: Vec<Difference> =
         COLUMNS.iter().filter_map(|of| difference(&pairs, of)).collect();
@@ -116,7 +125,9 @@ pub fn run(args: &RunArgs, slice: Duration) -> Result<()> {
             lines.for_each(|line| console.line(&line));
         }
     }
-    console.end()
+    console.end()?;
+    // What there was until then has been told.
+    failed.map_or(Ok(()), Err)
 }
 
 /// A pair of slices; `None` if a signal came first. What they say goes to the console.
@@ -192,9 +203,18 @@ impl Slice {
             return Ok(None);
         }
         let mut stopped = false;
-        let before = used(softirqs)?;
-        let reading = doctor::read_while(interfaces, || stopped = signals::comes(stop, time))?;
-        let in_softirqs = used(softirqs)?.saturating_sub(before);
+        let mut in_softirqs = Ok(0.0);
+        // Looks take time of their own, before and after.
+        let reading = doctor::read_while(interfaces, || {
+            let (before, began) = (used(softirqs), Instant::now());
+            stopped = signals::comes(stop, time);
+            let share = |before| {
+                let used = used(softirqs)?.saturating_sub(before);
+                Ok(used.div_duration_f64(began.elapsed()))
+            };
+            in_softirqs = before.and_then(share);
+        })?;
+        let in_softirqs = in_softirqs?;
         (!stopped).then(|| Figures::of(&reading, in_softirqs)).transpose()
     }
 
@@ -258,7 +278,8 @@ fn used(softirqs: &Softirqs) -> Result<Duration> {
 }
 
 impl Figures {
-    fn of(reading: &Reading, in_softirqs: Duration) -> Result<Self> {
+    /// `in_softirqs`: CPUs that received there.
+    fn of(reading: &Reading, in_softirqs: f64) -> Result<Self> {
         let udp = reading.udp.as_ref().ok_or_else(|| {
             Error::refused(
                 "UDP's counters cannot be read",
@@ -269,7 +290,7 @@ impl Figures {
         Ok(Self {
             delivered_pps: udp.delivered_pps,
             late_drop_pps: udp.queue_full_pps + udp.memory_pps,
-            receive_cpus: in_softirqs.as_secs_f64() / reading.seconds + in_threads,
+            receive_cpus: in_softirqs + in_threads,
         })
     }
 }

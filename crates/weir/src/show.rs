@@ -143,7 +143,9 @@ fn shortcoming(status: &InterfaceStatus) -> Option<String> {
         return Some(past);
     }
     let diversion = status.diversions.iter().find(|each| each.passes_all)?;
-    Some(format!("{} ({}), so everything passes", diversion.description, diversion.detail))
+    let limited = status.softirq_limit.as_ref().map_or("", |_| " within the softirq limit");
+    let DiversionStatus { description, detail, .. } = diversion;
+    Some(format!("{description} ({detail}), so everything{limited} passes"))
 }
 
 /// `weir reset`.

@@ -293,11 +293,17 @@ impl InterfaceStatus {
         self.running && self.attach.is_none() && self.silent_for.is_none()
     }
 
-    /// Whether its gate may discard anything.
+    /// Whether its gate may discard anything: the limit of softirqs does whatever may divert packets.
     pub fn discards(&self) -> bool {
+        let diverted = self.diversions.iter().any(|each| each.passes_all);
         self.policy == Policy::On
-            && !self.diversions.iter().any(|each| each.passes_all)
+            && (!diverted || self.softirq_limit.is_some())
             && self.bypass().is_none()
+    }
+
+    /// Whether it is of the same gate. One that was lost may have another by now, with maps of its own.
+    pub fn is_of_gate(&self, other: &Self) -> bool {
+        self.counters_map_id == other.counters_map_id
     }
 
     /// What is wrong if packets go past its gate.

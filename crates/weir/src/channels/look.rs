@@ -73,7 +73,8 @@ impl Gate {
     pub fn look(&self, dir: &RunDir, interface: &InterfaceStatus) -> Result<Look> {
         let retired = || {
             let now = InterfaceStatus::read(dir, &interface.key())?;
-            now.map(|now| now.retired).ok_or_else(|| gone(&interface.interface))
+            let now = now.filter(|now| now.is_of_gate(interface)).map(|now| now.retired);
+            now.ok_or_else(|| gone(&interface.interface))
         };
         let mut before = retired()?;
         for _ in 0..TRIES {

@@ -55,6 +55,7 @@ impl Watch {
             let key = status.key();
             let now = self.dir.as_ref().map(|dir| InterfaceStatus::read(dir, &key)).transpose()?;
             let now = now.flatten().filter(|now| now.pid == status.pid && now.running);
+            let now = now.filter(|now| now.is_of_gate(status));
             *status = now.ok_or_else(|| gone(&status.interface))?;
         }
         Ok(())

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 
 use weir_bpf::channels::Channel;
+use weir_bpf::gate::Policy;
 use weir_bpf::sys::link::LinkStats;
 use weir_bpf::sys::snmp::{TcpStats, UdpStats};
 use weir_bpf::sys::sock_diag::{LocalSocket, SocketKind};
@@ -18,6 +19,7 @@ use super::sample::Sample;
 use crate::cpu_times::CpuTimes;
 use crate::owners::{OwnedSocket, Owner, Process};
 use crate::sample::rate;
+use crate::status::InterfaceStatus;
 use crate::sysctl;
 
 /// Two looks.
@@ -53,7 +55,8 @@ impl<'a> Between<'a> {
 
     /// How much a gate has discarded, and as what most of it.
     pub fn discarded(&self, ifindex: IfIndex) -> Option<(f64, Reason)> {
-        self.later.running.iter().find(|each| each.ifindex == ifindex && each.discards())?;
+        let is_on = |each: &&InterfaceStatus| each.policy == Policy::On;
+        self.later.running.iter().filter(is_on).find(|each| each.ifindex == ifindex)?;
         let gates = (self.later.gates.get(&ifindex)?, self.earlier.gates.get(&ifindex)?);
         let discards = gates.0.since(gates.1);
         Some((self.rate(0, discards.verdict(Verdict::Discard).packets), discards.top_discard()?))

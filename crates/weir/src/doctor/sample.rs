@@ -140,13 +140,16 @@ impl Looker {
         let ownership = ownership.and_then(|look| self.seen("sockets", look));
         let half_open = self.diag.as_mut().map(SocketDiag::half_open);
         let running = self.seen(RUNNING, InterfaceStatus::running()).unwrap_or_default();
-        let links = self.interfaces.iter().map(|link| link.ifindex).chain(self.loopback);
-        let counters = |status: &InterfaceStatus| {
+        let protected = running.iter().filter(|status| status.attach.is_some());
+        let counters = protected.filter_map(|status| {
             let gate = CountersReader::open(status.counters_map_id);
-            Some((status.ifindex, gate.and_then(|gate| gate.counters()).ok()?))
-        };
+            let what = format!("{RUNNING} on {}: what its gate discards", status.interface);
+            Some((status.ifindex, self.seen(&what, gate.and_then(|gate| gate.counters()))?))
+        });
+        let gates = counters.collect();
+        let links = self.interfaces.iter().map(|link| link.ifindex).chain(self.loopback);
         Sample {
-            gates: running.iter().filter_map(counters).collect(),
+            gates,
             running,
             at: Instant::now(),
             links: links.filter_map(|link| Some((link, self.links.stats(link).ok()?))).collect(),

@@ -29,7 +29,8 @@ const GAUGES: [(&str, &str, Values<f64>); 9] = [
     }),
     (
         "discarding",
-        "1 while its gate may discard: the policy is on, nothing diverts its packets, and they come to it",
+        "1 while its gate may discard: the policy is on, nothing diverts its packets or softirqs are limited, \
+         and they come to it",
         |status| one(yes(status.running && status.discards())),
     ),
     (
@@ -138,14 +139,16 @@ pub fn openmetrics(interfaces: &[InterfaceStatus], several: bool) -> String {
     let mut registry = Registry::with_prefix("weir");
     for (name, help, values) in GAUGES {
         let family = Family::<Labels, Gauge<f64, AtomicU64>>::default();
-        each(interfaces, several, values, |labels, value| {
+        each(interfaces.iter(), several, values, |labels, value| {
             family.get_or_create(labels).set(value);
         });
         registry.register(name, help, family);
     }
     for (name, help, values) in COUNTERS {
         let family = Family::<Labels, Counter>::default();
-        each(interfaces, several, values, |labels, value| {
+        // What is counted of one that is still to be protected is not known.
+        let known = interfaces.iter().filter(|status| status.attach.is_some());
+        each(known, several, values, |labels, value| {
             family.get_or_create(labels).inc_by(value);
         });
         registry.register(name, help, family);
@@ -156,8 +159,8 @@ pub fn openmetrics(interfaces: &[InterfaceStatus], several: bool) -> String {
     text
 }
 
-fn each<T>(
-    interfaces: &[InterfaceStatus],
+fn each<'a, T>(
+    interfaces: impl Iterator<Item = &'a InterfaceStatus>,
     several: bool,
     values: Values<T>,
     mut put: impl FnMut(&Labels, T),

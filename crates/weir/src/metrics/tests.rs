@@ -5,9 +5,11 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use weir_bpf::attach::AttachMode;
 use weir_bpf::sys::divert::DiversionKind;
 
 use super::*;
+use crate::softirq::LimitStatus;
 
 /// The names in a text.
 fn names(text: &str) -> BTreeSet<&str> {
@@ -51,17 +53,49 @@ fn promtool(arguments: &[&str]) {
     }
 }
 
-/// Two may share a kind, and the later one pass less.
-#[test]
-fn a_diversion_that_passes_everything_is_not_hidden_by_another_of_its_kind() {
-    let diversion = |passes_all| DiversionStatus {
+fn diversion(passes_all: bool) -> DiversionStatus {
+    DiversionStatus {
         kind: DiversionKind::Nat,
         description: String::new(),
         detail: String::new(),
         passes_all,
         cost: String::new(),
         ports: Vec::new(),
+    }
+}
+
+/// The limit does not ask where packets go.
+#[test]
+fn a_gate_that_softirqs_limit_may_discard_what_something_may_divert() {
+    let limit = Some(LimitStatus { input_share: 0.5, discarded: 0, cpus: Vec::new() });
+    let discards = |diversions: &[bool], softirq_limit: &Option<LimitStatus>| {
+        let status = InterfaceStatus {
+            diversions: diversions.iter().map(|passes_all| diversion(*passes_all)).collect(),
+            softirq_limit: softirq_limit.clone(),
+            ..Default::default()
+        };
+        status.discards()
     };
+    assert!(discards(&[], &None) && discards(&[false], &None) && !discards(&[true], &None));
+    assert!(discards(&[], &limit) && discards(&[true], &limit));
+}
+
+/// A counter that began at 0 would rise by all that it was before once its interface is protected.
+#[test]
+fn an_interface_that_is_still_to_be_protected_has_no_counters() {
+    let attach = Some(AttachMode::Tcx);
+    let awaited = InterfaceStatus { interface: "ppp0".into(), ..Default::default() };
+    let protected = InterfaceStatus { interface: "eth0".into(), attach, ..Default::default() };
+    let text = openmetrics(&[awaited, protected], false);
+    assert!(text.contains("weir_protected{interface=\"ppp0\"} 0"), "{text}");
+    let has =
+        |interface| text.contains(&format!("weir_udp_late_drops_total{{interface={interface:?}}}"));
+    assert!(has("eth0") && !has("ppp0"), "{text}");
+}
+
+/// Two may share a kind, and the later one pass less.
+#[test]
+fn a_diversion_that_passes_everything_is_not_hidden_by_another_of_its_kind() {
     let rows = by_diversion(&[diversion(true), diversion(false)]);
     let labels = vec![("kind", "nat".to_owned())];
     assert_eq!(rows.last(), Some(&(labels, 1.0)));
