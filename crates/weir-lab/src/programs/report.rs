@@ -27,7 +27,9 @@ pub(super) fn wrk(output: &str) -> Option<Figures> {
     let (_, counts) = output.split_once("Socket errors:").unwrap_or_default();
     let kinds = ["connect", "read", "write", "timeout"].into_iter();
     let failed: u64 = kinds.filter_map(|kind| number::<u64>(counts, kind)).sum();
-    let word = |label| number::<String>(output, label).filter(|_| requests > 0);
+    // Before it stand shares of samples, such as `90.50%`.
+    let (_, times) = output.split_once("Latency Distribution").unwrap_or_default();
+    let word = |label| number::<String>(times, label).filter(|_| requests > 0);
     let time = |label| microseconds(&word(label)?);
     let answered = rate * requests.saturating_sub(refused) as f64 / requests.max(1) as f64;
     Some(vec![
@@ -140,6 +142,13 @@ Transfer/sec:     17.68MB
         assert_eq!((of(wrk(WRK), &m::per_s), times), (Some(12088.12), [Some(341.0), Some(990.0)]));
         assert_eq!(wrk("unable to connect to 198.18.77.2:80 Connection refused\n"), None);
         assert_eq!((microseconds("5"), microseconds("5.0kB")), (None, None));
+    }
+
+    #[test]
+    fn a_share_of_wrks_samples_is_no_percentile() {
+        let report = WRK.replace("90.34%", "90.50%").replace("66.67%", "66.99%");
+        let times = [&m::took_p50_us, &m::took_p99_us].map(|time| of(wrk(&report), time));
+        assert_eq!(times, [Some(341.0), Some(990.0)]);
     }
 
     #[test]
