@@ -175,7 +175,12 @@ impl<'a> Plan<'a> {
     /// alike; their order rotates and the points' order turns round from one repeat to the next, so that
     /// none always follows the same one.
     fn one_repeat(&self, repeat: u32) -> Vec<(&Arm, &Case, Load)> {
-        let mut draw = self.random.map(|seed| fastrand::Rng::with_seed(seed ^ u64::from(repeat)));
+        // Generators of seeds that lie close together do not draw independently.
+        let seed = self.random.and_then(|seed| {
+            let mut seeds = fastrand::Rng::with_seed(seed);
+            std::iter::repeat_with(|| seeds.u64(..)).nth(repeat as usize)
+        });
+        let mut draw = seed.map(fastrand::Rng::with_seed);
         let turned = repeat as usize;
         let mut order = vec![];
         let mut points: Vec<_> = self.points.iter().collect();
@@ -424,6 +429,21 @@ mod tests {
         }
         let first: Vec<&str> = repeats.iter().map(|order| order[0].0.name.as_str()).collect();
         assert!(first.iter().any(|name| *name != first[0]), "{first:?}");
+    }
+
+    #[test]
+    fn orders_of_pairs_are_as_independent_as_tosses_of_a_coin() {
+        let experiment = experiments::by_name("udp-overload").unwrap();
+        let mut plan = Plan::new(experiment, &wish(true)).unwrap();
+        plan.arms.truncate(2);
+        let mut deviation = |seed| {
+            plan.random = Some(seed);
+            let is_first = |repeat: &u32| plan.one_repeat(*repeat)[0].0.name == plan.arms[0].name;
+            ((0..10).filter(is_first).count() as f64 - 5.0).powi(2)
+        };
+        // How often of ten one comes first has a variance of 10 / 4.
+        let variance = (0..1000).map(&mut deviation).sum::<f64>() / 1000.0;
+        assert!((2.0..3.0).contains(&variance), "{variance}");
     }
 
     #[test]
