@@ -144,7 +144,7 @@ fn row(view: &View<'_>, [a, b]: [&str; 2], metric: (&'static Metric, bool)) -> O
     let mut repeats: BTreeMap<u32, Vec<(f64, f64)>> = BTreeMap::new();
     let mut points = vec![];
     for (case, load) in view.points.iter().filter(|p| p.arm == a).map(|p| (&p.case, p.load)) {
-        let pairs = view.repeats((a, case, load), (b, case, load), metric.0);
+        let pairs = view.repeats((a, case, load), (b, case, load), |trial| trial.get(metric.0));
         for (repeat, pair) in &pairs {
             repeats.entry(*repeat).or_default().push(*pair);
         }

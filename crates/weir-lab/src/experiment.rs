@@ -213,7 +213,7 @@ pub enum At {
     Peak,
     /// Loads above the one at which the figure is highest.
     PastPeak,
-    /// Every load but 0, while the arm's ring does not overflow.
+    /// Every load but 0, while the arm's ring does not overflow; what is beyond is open where a baseline's does not.
     WhileRingHolds,
 }
 
@@ -269,6 +269,8 @@ pub struct Found {
     pub pairs: u32,
     /// Such as `1.2 M, recv, of niced`.
     pub place: String,
+    /// The case that it is of.
+    pub case: String,
     /// Arms that it is to be held against, too, and that were not measured there.
     pub without: Vec<&'static str>,
 }
@@ -282,7 +284,14 @@ impl Found {
 
     /// A value that has no interval, such as a count of the whole run.
     pub fn exact(value: f64, place: impl Into<String>) -> Self {
-        Self { value, low: value, high: value, pairs: 0, place: place.into(), without: vec![] }
+        let (place, case) = (place.into(), String::new());
+        Self { value, low: value, high: value, pairs: 0, place, case, without: vec![] }
+    }
+
+    /// The same, of a case.
+    #[must_use]
+    pub fn of(self, case: &str) -> Self {
+        Self { case: case.to_owned(), ..self }
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
+use crate::arm::BASELINES;
 use crate::experiment::{Against, At, Bound, Case, Cases, Found, Goal, List, words};
 use crate::metric::{Merge, Metric, m};
 use crate::run::{Load, Trial};
@@ -16,7 +17,7 @@ const LEVEL: f64 = 0.05;
 /// Fewer pairs than these decide nothing within this share of a bound, where that is itself so near 1 (experiments.md).
 const CLOSE_PAIRS: u32 = 10;
 const CLOSE: f64 = 0.03;
-/// Stands for a ratio to 0: more than any bound, and still a number.
+/// Stands for a ratio to 0, and for a time without an end: more than any bound, and still a number.
 const ENDLESS: f64 = 1e6;
 /// A rate was sent if this share of it was.
 const SENT_MIN: f64 = 0.95;
@@ -82,20 +83,24 @@ impl Goal {
         let found = (self.find)(view);
         let (least, most) = self.want.range();
         let beyond = |found: &Found| (least - found.value).max(found.value - most);
-        let worst = found.iter().rev().max_by(|a, b| {
+        let (unknown, known): (Vec<_>, Vec<_>) =
+            found.iter().partition(|found| found.value.is_nan());
+        let worst = known.iter().rev().max_by(|a, b| {
             let verdicts = verdict(self.want, a).cmp(&verdict(self.want, b));
             verdicts.then(beyond(a).total_cmp(&beyond(b)))
         });
         let (name, want) = (self.text.clone(), self.want.text());
+        let unknown = unknown.first().map(|unknown| format!("not measured: {}", unknown.place));
         let Some(worst) = worst else {
-            let (got, verdict) = ("not measured in this run".into(), Verdict::Undecided);
-            return Outcome { name, want, got, verdict };
+            let got = unknown.unwrap_or_else(|| "not measured in this run".into());
+            return Outcome { name, want, got, verdict: Verdict::Undecided };
         };
         let mut verdict = verdict(self.want, worst);
-        if worst.value.is_nan() {
-            return Outcome { name, want, got: format!("not measured: {}", worst.place), verdict };
+        let mut got = self.in_words(worst, verdict, known.len()) + &self.extent(view, &known);
+        if let Some(unknown) = unknown.filter(|_| verdict != Verdict::Unmet) {
+            verdict = Verdict::Undecided;
+            got += &format!("; {unknown}");
         }
-        let mut got = self.in_words(worst, verdict, found.len()) + &self.extent(view);
         // What was not there may have been better.
         let without: BTreeSet<_> = found.iter().flat_map(|found| &found.without).copied().collect();
         if !without.is_empty() && verdict != Verdict::Unmet {
@@ -105,19 +110,22 @@ impl Goal {
         Outcome { name, want, got, verdict }
     }
 
-    /// How many of the cases that a full run judges this by there are, if not all.
-    fn extent(&self, view: &View<'_>) -> String {
-        let there = view.cases();
-        let is_there = |case: &Case| there.iter().any(|other| other.name == case.name);
-        let all: Vec<Case> = (view.experiment.cases)();
-        let all = all.iter().filter(|case| self.about.has(&case.name));
-        let (ran, others): (Vec<_>, Vec<_>) = all.partition(|case| is_there(case));
-        let others = others.iter().filter(|case| case.full).count();
-        match self.arm {
-            Some(_) if others > 0 => {
-                format!("; in {} of its {} cases", ran.len(), ran.len() + others)
-            }
-            _ => String::new(),
+    /// In how many of the cases that a full run judges its arm by something was found, if not in all.
+    fn extent(&self, view: &View<'_>, known: &[&Found]) -> String {
+        let Some(arm) = self.arm else { return String::new() };
+        let judged: BTreeSet<&str> = known.iter().map(|found| found.case.as_str()).collect();
+        let experiment = view.experiment;
+        let is_other = |case: &&Case| {
+            let loads = words(case.loads.unwrap_or(experiment.loads));
+            let mut loads = loads.filter_map(|load| Load::parse(load).ok());
+            case.full
+                && self.about.has(&case.name)
+                && !judged.contains(case.name.as_str())
+                && loads.any(|load| !(experiment.skip)(arm, &case.name, load))
+        };
+        match (experiment.cases)().iter().filter(is_other).count() {
+            0 => String::new(),
+            others => format!("; in {} of its {} cases", judged.len(), judged.len() + others),
         }
     }
 
@@ -156,8 +164,7 @@ fn wanted_at(view: &View<'_>, arm: &str, case: &str, at: At, figure: &Metric) ->
     let all = view.loads(case);
     let peak = view.peak(&[arm], case, figure).map_or(f64::INFINITY, |(_, load)| load.pps());
     let is_flooded = |load: &&Load| **load != Load::Off;
-    let holds = |load: &&Load| view.ring_holds(arm, case, **load);
-    let held: Vec<&Load> = all.iter().filter(is_flooded).take_while(holds).collect();
+    let (held, _) = while_ring_holds(view, arm, case);
     let is_highest = |load: &&Load| all.last() == Some(*load);
     let is_wanted = |load: &&Load| match at {
         At::Every => true,
@@ -172,6 +179,26 @@ fn wanted_at(view: &View<'_>, arm: &str, case: &str, at: At, figure: &Metric) ->
     all.iter().filter(is_wanted).copied().collect()
 }
 
+/// The loads of a flood below the first at which an arm's ring overflows; and where it overflows although a baseline's
+/// holds, or at the lowest load: an arm that polls too late is not judged there, and not excused either.
+pub fn while_ring_holds(view: &View<'_>, arm: &str, case: &str) -> (Vec<Load>, Option<Found>) {
+    let mut all = view.loads(case);
+    all.retain(|load| *load != Load::Off);
+    let holds = |arm: &str, load: Load| view.ring_holds(arm, case, load);
+    let held = all.iter().take_while(|load| holds(arm, **load)).count();
+    let beyond = all.split_off(held);
+    let overflow = |load: Load| {
+        let overflows = view.point(arm, case, load).is_some() && !holds(arm, load);
+        let other = BASELINES.into_iter().find(|other| holds(other, load));
+        let than = other.map(|other| format!(", {other}'s does not"));
+        let than = than.or_else(|| all.is_empty().then(String::new)).filter(|_| overflows)?;
+        let place = place(view, case, load);
+        Some(Found::unknown(format!("{place}: the ring overflows{than}")).of(case))
+    };
+    let overflow = beyond.into_iter().find_map(overflow);
+    (all, overflow)
+}
+
 /// A figure of an arm's at points, each divided by something.
 pub fn find(
     view: &View<'_>,
@@ -184,18 +211,14 @@ pub fn find(
     let mut all = vec![];
     for case in view.cases().iter().filter(|case| cases.has(&case.name)) {
         let case = case.name.as_str();
-        let loads = wanted_at(view, arm, case, at, figure);
-        if at == At::WhileRingHolds && loads.is_empty() {
-            let is_there = |load: &Load| view.point(arm, case, *load).is_some();
-            let lowest = view.loads(case).into_iter().find(|load| *load != Load::Off);
-            let overflows = |load| format!("{}: the ring overflows", place(view, case, load));
-            all.extend(lowest.filter(is_there).map(overflows).map(Found::unknown));
+        if at == At::WhileRingHolds {
+            all.extend(while_ring_holds(view, arm, case).1);
         }
-        for load in loads {
+        for load in wanted_at(view, arm, case, at, figure) {
             let (spot, mut place) = ((arm, case, load), place(view, case, load));
             let whole = match against {
                 Against::Nothing => {
-                    all.extend(own(view, spot, figure, place));
+                    all.extend(own(view, spot, figure, place).map(|found| found.of(case)));
                     continue;
                 }
                 Against::Best(arms) => {
@@ -214,7 +237,7 @@ pub fn find(
                 _ => vec![],
             };
             let found = ratio(view, spot, (other, case, at), figure, place);
-            all.extend(found.map(|found| Found { without, ..found }));
+            all.extend(found.map(|found| Found { without, ..found.of(case) }));
         }
     }
     all
@@ -248,11 +271,21 @@ pub fn ratio(
     place: String,
 ) -> Option<Found> {
     unsent(view, &[spot, other], &place, "packets/s").or_else(|| {
-        let found = compare(view.pairs(spot, other, figure), place)?;
+        let pairs = view.repeats(spot, other, |trial| known(trial, figure));
+        let found = compare(pairs.into_iter().map(|(_, pair)| pair), place)?;
         // Each trial by itself: there is no interval.
         let is_peak = || Found::exact(found.value, format!("{}, its peak", found.place));
         Some(if spot == other { is_peak() } else { found })
     })
+}
+
+/// A trial's figure; a 99th percentile is endless if more pings are lost than lie beyond it.
+fn known(trial: &Trial, figure: &Metric) -> Option<f64> {
+    let endless = || {
+        let (lost, sent) = (trial.get(&m::pings_lost)?, trial.get(&m::pings_sent)?);
+        (*figure == m::rtt_p99_us && lost > 0.01 * sent).then_some(ENDLESS)
+    };
+    trial.get(figure).or_else(endless)
 }
 
 /// What pairs of figures say of the first divided by the second: the median of the ratios. `None` without a
@@ -334,6 +367,7 @@ pub fn judge(view: &View<'_>) -> Vec<Outcome> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::Experiment;
     use crate::report::made_up;
 
     fn of(ratios: &[f64]) -> Found {
@@ -398,6 +432,33 @@ mod tests {
     }
 
     #[test]
+    fn a_case_counts_where_something_was_judged_and_where_the_arm_runs() {
+        static SKIPS: Experiment = Experiment {
+            skip: |arm, case, _| (arm, case) == ("niced", "echo"),
+            ..made_up::OVERLOAD
+        };
+        let judged = |arm: &'static str, without: &str| {
+            let mut run = made_up::overload(&["stock", arm]);
+            let trials =
+                run.trials.iter_mut().filter(|trial| trial.arm == arm && trial.case == without);
+            for trial in trials {
+                trial.values.remove(m::delivered_pps.id);
+            }
+            let found = |view: &View<'_>, arm| {
+                let (at, stock) = (At::Only(Load::Top), Against::Best(&["stock"]));
+                find(view, arm, Cases::All, at, &m::delivered_pps, stock)
+            };
+            let goals = Goal::of_arms(arm, "", Cases::All, Bound::AtLeast(0.5), found);
+            goals[0].judge(&View::new(&SKIPS, &run)).got
+        };
+        // Both ran; of echo nothing is known.
+        assert!(judged("weir-native", "echo").ends_with("; in 1 of its 2 cases"));
+        assert!(!judged("weir-native", "").contains("cases"));
+        // It has no such case.
+        assert!(!judged("niced", "echo").contains("cases"));
+    }
+
+    #[test]
     fn a_peak_divided_by_itself_has_no_interval() {
         let run = made_up::overload(&["stock", "weir"]);
         let view = View::new(&made_up::OVERLOAD, &run);
@@ -405,7 +466,7 @@ mod tests {
             let (recv, top) = (Cases::Of(&["recv"]), At::Only(Load::Top));
             find(&view, arm, recv, top, figure, Against::OwnPeak).pop()
         };
-        let itself = Found::exact(1.0, "recv at top, its peak");
+        let itself = Found::exact(1.0, "recv at top, its peak").of("recv");
         assert_eq!(found("weir", &m::delivered_pps), Some(itself));
         assert_eq!(found("stock", &m::delivered_pps).unwrap().pairs, 3);
     }

@@ -69,6 +69,21 @@ impl Bracket {
         self.passed.or(self.failed)
     }
 
+    /// What is left of it beside other rates that it contradicts, each with whether it passed.
+    #[must_use]
+    pub fn widened(self, rates: &[(f64, bool)]) -> Self {
+        let (low, high) = self.range();
+        let that = |passes| rates.iter().filter(move |rate| rate.1 == passes).map(|rate| rate.0);
+        let highest = that(true).fold(0.0, f64::max);
+        let lowest = that(false).fold(f64::INFINITY, f64::min);
+        let above = || that(false).filter(|rate| *rate > highest).reduce(f64::min);
+        let below = || that(true).filter(|rate| *rate < lowest).reduce(f64::max);
+        Self {
+            passed: if lowest < low { below() } else { self.passed },
+            failed: if highest > high { above() } else { self.failed },
+        }
+    }
+
     pub fn text(self, rate: impl Fn(f64) -> String) -> String {
         match (self.passed.map(&rate), self.failed.map(&rate)) {
             (Some(passed), Some(failed)) => format!("{passed} to {failed}"),
@@ -150,6 +165,16 @@ mod tests {
             });
             prop_assert_eq!(found, search(|rate| rate <= threshold));
         }
+    }
+
+    #[test]
+    fn a_bracket_holds_no_rate_that_others_contradict() {
+        let found = Bracket { passed: Some(243.0), failed: Some(260.0) };
+        assert_eq!(found.widened(&[(100.0, true), (600.0, false)]), found);
+        let passes = found.widened(&[(100.0, true), (300.0, true), (600.0, false)]);
+        assert_eq!(passes, Bracket { failed: Some(600.0), ..found });
+        let fails = found.widened(&[(100.0, true), (200.0, false), (300.0, true)]);
+        assert_eq!(fails, Bracket { passed: Some(100.0), failed: None });
     }
 
     #[test]

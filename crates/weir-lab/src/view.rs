@@ -112,16 +112,22 @@ impl<'a> View<'a> {
     }
 
     /// Pairs of a figure at two points: of trials of the same repeat, with its number.
-    pub fn repeats(&self, one: Spot<'_>, other: Spot<'_>, metric: &Metric) -> Vec<(u32, Pair)> {
+    pub fn repeats(
+        &self,
+        one: Spot<'_>,
+        other: Spot<'_>,
+        figure: impl Fn(&Trial) -> Option<f64>,
+    ) -> Vec<(u32, Pair)> {
         let others = || self.trials_of(other.0, other.1, other.2);
-        let of_other = |repeat| others().find(|t| t.repeat == repeat)?.get(metric);
-        let pair = |t: &Trial| Some((t.repeat, (t.get(metric)?, of_other(t.repeat)?)));
+        let of_other = |repeat| figure(others().find(|t| t.repeat == repeat)?);
+        let pair = |t: &Trial| Some((t.repeat, (figure(t)?, of_other(t.repeat)?)));
         self.trials_of(one.0, one.1, one.2).filter_map(pair).collect()
     }
 
     /// The same without the numbers.
     pub fn pairs(&self, one: Spot<'_>, other: Spot<'_>, metric: &Metric) -> Vec<Pair> {
-        self.repeats(one, other, metric).into_iter().map(|(_, pair)| pair).collect()
+        let repeats = self.repeats(one, other, |trial| trial.get(metric));
+        repeats.into_iter().map(|(_, pair)| pair).collect()
     }
 
     /// The arm of these that is best at a point.

@@ -97,7 +97,7 @@ fn judged(
     let of_load = |load: Load| {
         let fair = fair(view, arm, view.get(arm, "hog", load, &m::offered_pps)?)?;
         let found = compare(pairs(view, arm, load, &fair), place(view, "hog", load));
-        found.filter(|_| fair.fits == fits)
+        found.filter(|_| fair.fits == fits).map(|found| found.of("hog"))
     };
     view.loads("hog").into_iter().filter_map(of_load).collect()
 }

@@ -292,15 +292,16 @@ fn bystanders(view: &View<'_>, arm: &str) -> Vec<Found> {
         loads.filter_map(at).collect()
     });
     let of_kind = |kind: &str| {
-        let holds = |load: &Load| view.ring_holds(arm, kind, *load);
-        let loads: Vec<Load> = view.loads(kind).into_iter().take_while(holds).collect();
+        let (loads, overflow) = while_ring_holds(view, arm, kind);
         let first = view.loads(kind).first().and_then(|load| view.point(arm, kind, *load));
         if loads.is_empty() && first.is_some() {
-            return vec![Found::exact(0.0, format!("{kind}: the ring overflows at any rate"))];
+            let nothing = Found::exact(0.0, format!("{kind}: the ring overflows at any rate"));
+            return vec![nothing.of(kind)];
         }
         let figures = [&m::light_goodput, &m::per_s];
         let both = |load| figures.map(|figure| kept(kind, load, "unflooded", figure));
-        loads.into_iter().flat_map(both).flatten().collect()
+        let found = loads.into_iter().flat_map(both).flatten().map(|found| found.of(kind));
+        found.chain(overflow).collect()
     };
     udp.into_iter().chain(words(KINDS).flat_map(of_kind)).collect()
 }
@@ -346,4 +347,43 @@ fn of_frontier(view: &View<'_>, arm: &str) -> Vec<Found> {
         };
         view.loads(case).into_iter().filter_map(up_to).collect()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::goals::{Verdict, judge};
+    use crate::report::made_up;
+
+    #[test]
+    fn a_ring_that_overflows_where_a_baselines_holds_excuses_nothing() {
+        let judged = |refused: [f64; 2]| {
+            let mut run = made_up::overload(&[]);
+            for (arm, refused) in ["weir-native", "niced"].into_iter().zip(refused) {
+                for (repeat, load) in
+                    (0..3).flat_map(|repeat| [0.0, 1e5, 4e5].map(|load| (repeat, load)))
+                {
+                    let refused = if load > 1e5 { refused * load } else { 0.0 };
+                    let values = [
+                        (&m::offered_pps, load),
+                        (&m::nic_drop_pps, refused),
+                        (&m::light_goodput, 1.0),
+                    ];
+                    let (case, load) = match load > 0.0 {
+                        true => ("syn", Load::Rate(load)),
+                        false => ("unflooded", Load::Off),
+                    };
+                    run.trials.push(made_up::trial((arm, case, load), repeat, &values));
+                }
+            }
+            judge(&View::new(&EXPERIMENT, &run)).swap_remove(0)
+        };
+        let alone = judged([0.02, 0.0]);
+        assert_eq!(alone.verdict, Verdict::Undecided);
+        assert!(
+            alone.got.contains("syn at 400 k: the ring overflows, niced's does not"),
+            "{alone:?}"
+        );
+        assert_eq!(judged([0.02, 0.02]).verdict, Verdict::Met);
+    }
 }

@@ -13,7 +13,9 @@ pub(super) use crate::error::{Error, Result};
 pub(super) use crate::experiment::{
     Against, Ask, At, BEST, Case, Cases, Choice, Experiment, Found, Goal, List, Search, words,
 };
-pub(super) use crate::goals::{compare, find, nothing_discarded, place, ratio, unsent};
+pub(super) use crate::goals::{
+    compare, find, nothing_discarded, place, ratio, unsent, while_ring_holds,
+};
 pub(super) use crate::metric::{Metric, m};
 pub(super) use crate::run::{Load, Trial};
 pub(super) use crate::scene::{
@@ -121,8 +123,9 @@ pub(super) fn in_each<F: IntoIterator<Item = Found>>(
     cases: Cases,
     find: impl Fn(&str) -> F,
 ) -> Vec<Found> {
-    let cases = view.cases().into_iter().filter(|case| cases.has(&case.name));
-    cases.flat_map(|case| find(&case.name)).collect()
+    let cases = view.cases().into_iter().filter(|case| cases.has(&case.name)).map(|case| case.name);
+    let found = |case: String| find(&case).into_iter().map(move |found| found.of(&case));
+    cases.flat_map(found).collect()
 }
 
 /// An arm's late drops, of all that it drops or discards, from the first packet on, at each point of the grid at which
@@ -136,7 +139,8 @@ pub(super) fn late_of_discards(view: &View<'_>, arm: &str) -> Vec<Found> {
             let ledger = trial.ledger?;
             Some((ledger.late() as f64, (ledger.late() + ledger.discarded) as f64))
         };
-        compare(trials.filter_map(of), place(view, &point.case, point.load))
+        let found = compare(trials.filter_map(of), place(view, &point.case, point.load));
+        found.map(|found| found.of(&point.case))
     };
     let cases = view.cases();
     let of_arm = |point: &&Point| point.arm == arm && cases.iter().any(|c| c.name == point.case);

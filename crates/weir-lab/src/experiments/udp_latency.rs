@@ -107,3 +107,58 @@ fn flooded(ask: &Ask<'_>) -> Scene {
         ..Scene::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::goals::{Outcome, Verdict, judge};
+    use crate::report::made_up;
+
+    const P99: usize = 0;
+    const LOST: usize = 1;
+
+    /// What is found of weir-native beside niced, whose rings refuse these shares at 400 k, by the pings lost of 1,000
+    /// at 100 k in each trial.
+    fn judged(refused: [f64; 2], lost_of_each: [f64; 3]) -> Vec<Outcome> {
+        let mut run = made_up::overload(&[]);
+        for (arm, refused) in ["weir-native", "niced"].into_iter().zip(refused) {
+            for (repeat, lost) in (0..).zip(lost_of_each) {
+                for (load, lost, refused) in
+                    [(0.0, 0.0, 0.0), (1e5, lost, 0.0), (4e5, 0.0, refused)]
+                {
+                    let mut values = vec![
+                        (&m::offered_pps, load),
+                        (&m::nic_drop_pps, refused * load),
+                        (&m::pings_sent, 1000.0),
+                        (&m::pings_lost, lost),
+                    ];
+                    values.extend((lost <= 10.0).then_some((&m::rtt_p99_us, 50.0)));
+                    let load = if load > 0.0 { Load::Rate(load) } else { Load::Off };
+                    run.trials.push(made_up::trial((arm, "pings", load), repeat, &values));
+                }
+            }
+        }
+        judge(&View::new(&EXPERIMENT, &run))
+    }
+
+    #[test]
+    fn a_ring_that_overflows_where_a_baselines_holds_excuses_nothing() {
+        let alone = judged([0.02, 0.0], [0.0; 3]);
+        for goal in &alone[..2] {
+            assert_eq!(goal.verdict, Verdict::Undecided, "{goal:?}");
+            let overflows = "; not measured: at 400 k: the ring overflows, niced's does not";
+            assert!(goal.got.ends_with(overflows), "{goal:?}");
+        }
+        assert!(alone[P99].got.starts_with("1.000 (1.000 to 1.000, 3 pairs), at 100 k"));
+        // Where every ring does, nobody keeps anything.
+        assert!(judged([0.02, 0.02], [0.0; 3]).iter().all(|goal| goal.verdict == Verdict::Met));
+        assert_eq!(judged([0.02, 0.0], [0.0, 1.0, 0.0])[LOST].verdict, Verdict::Unmet);
+    }
+
+    #[test]
+    fn a_percentile_that_lost_pings_lie_beyond_is_endless() {
+        assert_eq!(judged([0.0; 2], [10.0; 3])[P99].verdict, Verdict::Met);
+        assert_eq!(judged([0.0; 2], [0.0, 0.0, 11.0])[P99].verdict, Verdict::Undecided);
+        assert_eq!(judged([0.0; 2], [11.0; 3])[P99].verdict, Verdict::Unmet);
+    }
+}
