@@ -19,7 +19,7 @@ use crate::units::IfIndex;
 /// `struct rtmsg`.
 const HEADER_BYTES: usize = 12;
 /// Dead, or without a link, which a setting may make dead.
-const DOWN: RouteFlags = RouteFlags::Dead.union(RouteFlags::Linkdown);
+pub(super) const DOWN: RouteFlags = RouteFlags::Dead.union(RouteFlags::Linkdown);
 /// Several next hops, an encapsulation, or a next hop that is described elsewhere and may have either.
 const NOT_PLAIN: [u16; 4] = [libc::RTA_MULTIPATH, libc::RTA_ENCAP_TYPE, libc::RTA_ENCAP, RTA_NH_ID];
 const RTA_NH_ID: u16 = 30;

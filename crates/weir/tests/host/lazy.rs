@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -35,13 +35,18 @@ fn summary(network: &Network) -> String {
 
 /// A frame for a port, with a payload that tells it from all others.
 fn frame(network: &Network, v6: bool, port: u16, payload: &[u8]) -> Vec<u8> {
+    let from = if v6 { FAR_IP6 } else { FAR_IP };
+    frame_from(network, from.parse().unwrap(), port, payload)
+}
+
+fn frame_from(network: &Network, from: IpAddr, port: u16, payload: &[u8]) -> Vec<u8> {
     let (far, near) = network.macs();
     let builder = PacketBuilder::ethernet2(far.0, near.0);
-    let builder = match v6 {
-        false => builder.ipv4([198, 18, 0, 2], [198, 18, 0, 1], 64),
-        true => {
-            let ip = |text: &str| text.parse::<std::net::Ipv6Addr>().unwrap().octets();
-            builder.ipv6(ip(FAR_IP6), ip(NEAR_IP6), 64)
+    let builder = match from {
+        IpAddr::V4(from) => builder.ipv4(from.octets(), [198, 18, 0, 1], 64),
+        IpAddr::V6(from) => {
+            let to: Ipv6Addr = NEAR_IP6.parse().unwrap();
+            builder.ipv6(from.octets(), to.octets(), 64)
         }
     };
     let mut frame = Vec::new();
@@ -353,6 +358,34 @@ fn what_tc_drops_is_not_bypassed_nor_output_rules_that_ask_for_connections() {
     }
     send_numbers(&sender, 0..1);
     assert_eq!(receive_numbers(&lazy, 0), [0]);
+}
+
+/// Loose as it is, it asks the rules, and drops all but an interface's own networks where that has no address.
+#[test]
+fn what_the_loose_reverse_path_filter_drops_is_not_bypassed() {
+    for script in [
+        "ip route add default via 198.18.0.2; ip rule add to 203.0.113.0/24 prohibit",
+        "ip route add default via 198.18.0.2 table 100",
+        "ip link add other type veth peer another; ip link set other up; ip link set another up
+         ip addr add 198.19.0.1/24 dev other; ip route add default via 198.19.0.2
+         ip addr flush dev near; ip addr add 198.18.0.1/32 dev lo; ip route add 198.18.0.2 dev near",
+    ] {
+        let network = Network::ipv4_only();
+        sh(&network, &format!("echo 2 >/proc/sys/net/ipv4/conf/near/rp_filter; {script}"));
+        let _daemon = Daemon::start(&network, &["--lazy"]);
+        let lazy = lazy_socket(&network, LAZY);
+        let ordinary = network.near_socket("198.18.0.1:9996");
+        let sender = frame_sender(&network);
+        for (from, payload) in [("203.0.113.1", &b"dropped"[..]), (FAR_IP, LAST)] {
+            for port in [LAZY_PORT, ORDINARY_PORT] {
+                send_frame(&sender, &frame_from(&network, from.parse().unwrap(), port, payload));
+            }
+        }
+        let of_lazy = up_to_the_last(|buffer| lazy.recv_from(buffer));
+        let of_ordinary = up_to_the_last(|buffer| ordinary.recv_from(buffer));
+        assert_eq!((of_lazy, of_ordinary), Default::default(), "{script}");
+        assert_refused(&network, "198.18.0.1:9997", "near.rp_filter is 2");
+    }
 }
 
 /// What counts is what the protected interface meets, whatever it is called.

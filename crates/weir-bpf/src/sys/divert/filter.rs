@@ -9,7 +9,8 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use super::forward::Interface;
-use super::on_the_way::{OnTheWay, reverse_path, unlisted};
+use super::on_the_way::{OnTheWay, unlisted};
+use super::reverse_path::reverse_path;
 use super::watch::rest_since;
 use super::way::Way;
 use super::{proc, programs, tc};
@@ -33,7 +34,8 @@ impl Filters {
         let names: Vec<String> = interfaces.iter().map(|(_, name)| name.clone()).collect();
         let mut found = self.on_the_way.read(Way::In, &names);
         found.extend(interfaces.iter().filter_map(tc::anything));
-        found.extend(names.iter().filter_map(|name| reverse_path(name, "lazy sockets")));
+        let reverse = |(ifindex, name): &Interface| reverse_path(*ifindex, name, "lazy sockets");
+        found.extend(interfaces.iter().filter_map(reverse));
         found.extend(names.iter().filter_map(|name| ipv6_is_off(name)));
         found.extend(unlisted());
         self.rest = rest_since(begun);

@@ -5,7 +5,8 @@ use std::io;
 use netlink_packet_core::NLM_F_ACK;
 use rustix::io::Errno;
 
-use super::on_the_way::{OnTheWay, ipsec, reverse_path, unlisted};
+use super::on_the_way::{OnTheWay, ipsec, unlisted};
+use super::reverse_path::reverse_path;
 use super::way::Way;
 use super::{proc, programs, rules, tc};
 use crate::sys::ethtool;
@@ -48,7 +49,7 @@ impl ForwardFilters {
             found.extend(unfinished(name));
             found.extend(ipv6_is_off(name));
             found.extend(unlisted());
-            found.extend(reverse_path(name, "the fast path"));
+            found.extend(reverse_path(*ifindex, name, "the fast path"));
             found.extend(tc::ingress_qdisc(*ifindex, name));
             found.extend(programs::at(*ifindex, name, Hook::Ingress));
         }

@@ -34,6 +34,7 @@ mod on_the_way;
 mod ports;
 mod proc;
 pub(crate) mod programs;
+mod reverse_path;
 mod rules;
 mod sets;
 mod tc;

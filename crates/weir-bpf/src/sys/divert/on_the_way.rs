@@ -1,16 +1,14 @@
 //! What the kernel does to packets on their way, and does not do to those of a lazy socket or of the fast path: rules,
-//! netfilter's programs, IPsec policies, reverse path filters.
+//! netfilter's programs, IPsec policies, own addresses.
 
 use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP};
-use netlink_packet_route::route::{RouteHeader, RouteMessage, RouteType};
-use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use rustix::io::Errno;
 use rustix::net::netlink;
 
 use super::way::Way;
-use super::{legacy, nft, proc, programs};
+use super::{legacy, nft, programs};
 use crate::sys::local_table;
-use crate::sys::netlink::{Socket, ask, repeated};
+use crate::sys::netlink::ask;
 
 /// `XFRM_MSG_GETPOLICY`, and the bytes of its `struct xfrm_userpolicy_id`.
 const XFRM_GETPOLICY: u16 = 0x15;
@@ -20,10 +18,6 @@ const XFRM_POLICY_ID_BYTES: usize = 64;
 const XFRM_GETDEFAULT: u16 = 0x28;
 const XFRM_DEFAULT_BYTES: usize = 3;
 const XFRM_BLOCK: u8 = 1;
-/// Of `rp_filter`: a packet's source must be reached by the interface that it came in on.
-const RP_FILTER_STRICT: &str = "1";
-/// ...or by any.
-const RP_FILTER_LOOSE: &str = "2";
 
 /// A generation of the rules, and a way by interfaces of these names.
 type Asked = (u32, Way, Vec<String>);
@@ -84,50 +78,10 @@ pub(super) fn ipsec() -> Option<String> {
     }
 }
 
-/// The kernel goes by the greater of the interface's and everybody's. 2 is loose: it drops what comes from where no
-/// route leads, which is nowhere with a route to everywhere.
-pub(super) fn reverse_path(interface: &str, for_whom: &str) -> Option<String> {
-    let of = |name: &str| proc::read(&format!("/proc/sys/net/ipv4/conf/{name}/rp_filter"));
-    let filter = of("all").and_then(|all| of(interface).map(|own| own.max(all)));
-    match filter {
-        Ok(filter) if filter.trim() == RP_FILTER_STRICT => Some(format!(
-            "net.ipv4.conf.{interface}.rp_filter is 1 (strict): 0, or 2 (loose), allows {for_whom}"
-        )),
-        Ok(filter) if filter.trim() == RP_FILTER_LOOSE && !leads_everywhere() => Some(format!(
-            "net.ipv4.conf.{interface}.rp_filter is 2 (loose), and sources exist that no route leads to: 0 allows \
-             {for_whom}, and so does a default route without unreachable ones"
-        )),
-        Ok(_) => None,
-        Err(error) => Some(format!("rp_filter of {interface} cannot be read: {error}")),
-    }
-}
-
 /// The kernel drops what claims to come from an own address; these the gate does not know.
 pub(super) fn unlisted() -> Option<String> {
     match local_table::unlisted() {
         Ok(unlisted) => unlisted.map(|what| format!("{what} of this host's own")),
         Err(error) => Some(error.to_string()),
     }
-}
-
-/// Whether there is an IPv4 route to every address. Routes by policy are not looked at: they could only add some.
-fn leads_everywhere() -> bool {
-    let mut asked = RouteMessage::default();
-    asked.header.address_family = AddressFamily::Inet;
-    let request = RouteNetlinkMessage::GetRoute(asked);
-    let looked = repeated(|| {
-        let (mut everywhere, mut nowhere) = (false, false);
-        // A router has a million: the rest of each is not decoded.
-        Socket::open(None)?.route_each(&request, NLM_F_DUMP, |route| {
-            let Ok(RouteHeader { kind, destination_prefix_length, .. }) = RouteHeader::parse(route)
-            else {
-                return;
-            };
-            everywhere |= kind == RouteType::Unicast && destination_prefix_length == 0;
-            // From here on nothing is led anywhere: blackhole, unreachable, prohibit, ...
-            nowhere |= u8::from(kind) >= u8::from(RouteType::BlackHole);
-        })?;
-        Ok(everywhere && !nowhere)
-    });
-    looked.unwrap_or(false)
 }

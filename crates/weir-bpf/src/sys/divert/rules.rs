@@ -12,6 +12,7 @@ use super::kind::DiversionKind;
 use super::link::is_another;
 use crate::sys::netlink::ask_route;
 
+const RT_TABLE_MAIN: u32 = 254;
 const RT_TABLE_LOCAL: u32 = 255;
 /// default, main, local.
 const OWN_TABLES: RangeInclusive<u32> = 253..=RT_TABLE_LOCAL;
@@ -36,6 +37,20 @@ pub(super) fn beyond_default() -> Option<String> {
         }
     }
     None
+}
+
+/// Why an IPv4 address that no other table has a route to may not be looked up in the main table; none if each is.
+pub(super) fn before_main() -> rustix::io::Result<Option<String>> {
+    let rules = of_family(AddressFamily::Inet)?;
+    let refuses = |rule: &&RuleMessage| rule.header.action != RuleAction::ToTable;
+    if let Some(rule) = rules.iter().find(refuses) {
+        let priority = priority(rule);
+        return Ok(Some(format!("the rule with priority {priority} (`ip rule`) names no table")));
+    }
+    let asks_main = |rule| leads_all_to(rule, &(RT_TABLE_MAIN..=RT_TABLE_MAIN));
+    // A kernel without rules asks it.
+    let asked = rules.is_empty() || rules.iter().any(asks_main);
+    Ok((!asked).then(|| "no rule (`ip rule`) has all look in the main table".into()))
 }
 
 /// In the order in which they are tried; none where the kernel is without rules, or without this family.

@@ -63,6 +63,89 @@ fn own_prefixes_are_no_sources() {
     });
 }
 
+/// It asks the rules in their order, and the tables that they name.
+#[test]
+fn a_loose_reverse_path_filter_drops_what_no_route_leads_to() {
+    const DEFAULT: &str = "ip route add default via 198.18.0.2";
+    const NO_DEFAULT: &str = "ip route del default via 198.18.0.2";
+    with_pair(|_, _, _| {
+        let told = || {
+            let near = [named("near")];
+            let through = ForwardFilters::default().on_the_way(&near).into_iter();
+            let through: Vec<_> = through.filter(|line| line.contains("rp_filter")).collect();
+            let found = Filters::default().read(&near);
+            let instead = |line: &String| line.replace("lazy sockets", "the fast path");
+            assert_eq!(found.iter().map(instead).collect::<Vec<_>>(), through);
+            found
+        };
+        sh("ip link set lo up; ip link set far up; ip link set near up
+            ip addr add 198.18.0.1/24 dev near; echo 2 >/proc/sys/net/ipv4/conf/near/rp_filter
+            ip link add idle type veth peer other; ip link set idle up");
+        sh(DEFAULT);
+        assert_eq!(told(), [] as [&str; 0]);
+        for (set, unset, said) in [
+            (NO_DEFAULT, DEFAULT, "no default route"),
+            (
+                "ip route del default; ip route add default via 198.18.0.2 table 100",
+                "ip route flush table 100; ip route add default via 198.18.0.2",
+                "no default route",
+            ),
+            (
+                "ip route del default; ip route add default via 198.18.0.2 tos 0x10",
+                "ip route del default tos 0x10; ip route add default via 198.18.0.2",
+                "no default route",
+            ),
+            (
+                "ip route del default; ip route add default dev idle",
+                "ip route del default; ip route add default via 198.18.0.2",
+                "no default route",
+            ),
+            (
+                "ip route del default; ip route add default nexthop dev idle nexthop dev idle",
+                "ip route del default; ip route add default via 198.18.0.2",
+                "no default route",
+            ),
+            (
+                "ip route add unreachable 203.0.113.0/24",
+                "ip route del unreachable 203.0.113.0/24",
+                "routes that lead nowhere",
+            ),
+            (
+                "ip route add local 203.0.113.0/24 dev lo table 100",
+                "ip route flush table 100",
+                "routes that lead nowhere",
+            ),
+            (
+                "ip rule add to 203.0.113.0/24 prohibit priority 7",
+                "ip rule del priority 7",
+                "the rule with priority 7 ",
+            ),
+            (
+                "ip rule del priority 32766; ip rule add from 10.0.0.0/8 table main priority 7",
+                "ip rule del priority 7; ip rule add table main priority 32766",
+                "no rule ",
+            ),
+            (
+                "ip addr flush dev near; ip route add default dev near",
+                "ip route del default; ip addr add 198.18.0.1/24 dev near; \
+                 ip route add default via 198.18.0.2",
+                "near has no IPv4 address",
+            ),
+        ] {
+            sh(set);
+            let found = told();
+            assert!(found.len() == 1 && found[0].contains(said), "{set}: {found:?}");
+            sh(unset);
+            assert_eq!(told(), [] as [&str; 0], "{unset}");
+        }
+        // What only adds routes, and a default route of several next hops.
+        sh("ip rule add from 10.0.0.0/8 table 100; ip route del default
+            ip route add default nexthop via 198.18.0.2 nexthop dev idle");
+        let found = Filters::default().read(&[named("near")]);
+        assert_eq!(found, [] as [&str; 0]);
+    });
+}
+
 /// A control group with a process in it.
 struct Group(PathBuf, Child);
 
