@@ -25,6 +25,7 @@ __u32 lazy_may_be_partial;
 /* enum of <linux/skbuff.h>'s, which is not for user space. */
 #define LAZY_CHECKSUM_UNNECESSARY 1
 #define LAZY_CHECKSUM_PARTIAL 3
+#define LAZY_GSO_TUNNEL (1U << 10 | 1U << 11)
 #define LAZY_GSO_UDP_L4 (1U << 17)
 #define LAZY_GSO_FRAGLIST (1U << 18)
 
@@ -244,12 +245,15 @@ static __always_inline __u8 skb_lazy_flags(struct __sk_buff *skb)
 
 /*
  * Does it stand for the datagrams that it would be cut into? A guest's datagram
- * that is to be sent in fragments does not (SKB_GSO_UDP).
+ * that is to be sent in fragments does not (SKB_GSO_UDP), nor does a tunnel's
+ * packet, of which each piece would have the outer headers (SKB_GSO_UDP_TUNNEL,
+ * SKB_GSO_UDP_TUNNEL_CSUM).
  */
 static __always_inline bool skb_is_whole_datagrams(struct __sk_buff *skb)
 {
 	const struct skb_shared_info *shared;
 	const struct sk_buff *kernel_skb;
+	__u32 type;
 
 	if (!skb->gso_size)
 		return true;
@@ -257,8 +261,9 @@ static __always_inline bool skb_is_whole_datagrams(struct __sk_buff *skb)
 		return false;
 	kernel_skb = bpf_cast_to_kern_ctx(skb);
 	shared = (void *)(kernel_skb->head + kernel_skb->end);
-	return BPF_CORE_READ(shared, gso_type) &
-	       (LAZY_GSO_UDP_L4 | LAZY_GSO_FRAGLIST);
+	type = BPF_CORE_READ(shared, gso_type);
+	return type & (LAZY_GSO_UDP_L4 | LAZY_GSO_FRAGLIST) &&
+	       !(type & LAZY_GSO_TUNNEL);
 }
 
 static __noinline bool skb_is_lazy(struct __sk_buff *skb)

@@ -218,6 +218,41 @@ fn a_guests_long_datagram_is_one() {
     python.wait().unwrap();
 }
 
+/// A tunnel's long packet (`SKB_GSO_UDP_TUNNEL` and `SKB_GSO_UDP_TUNNEL_CSUM`): each piece would have the outer headers.
+#[test]
+fn a_tunnels_long_packet_is_delivered_in_pieces() {
+    const PIECE: usize = 1000;
+    // UDP_SEGMENT
+    const SENDER: &str = "import socket;s=socket.socket(2,2);s.setsockopt(17,103,1000);\
+        s.sendto(bytes(3000),(\"198.19.5.2\",9))";
+    /// VXLAN, Ethernet, IPv4, UDP.
+    const HEADERS: usize = 8 + 14 + 20 + 8;
+    let network = Network::ipv4_only();
+    let _daemon = Daemon::start(&network, &["--lazy", "--attach", "tc"]);
+    let lazy = lazy_socket(&network, LAZY);
+    assert_lazy(&lazy);
+    for checksum in ["noudpcsum", "udpcsum"] {
+        run_in(
+            &network.far,
+            &format!(
+                "ip link add tunnel type vxlan id 5 local 198.18.0.2 remote 198.18.0.1 dstport 9995 {checksum}
+                 echo 1 >/proc/sys/net/ipv6/conf/tunnel/disable_ipv6; ip link set tunnel up
+                 ip addr add 198.19.5.1/24 dev tunnel
+                 ip neigh add 198.19.5.2 lladdr 02:00:00:00:00:05 dev tunnel"
+            ),
+        );
+        run_in(&network.far, &format!("python3 -c '{SENDER}'"));
+        let mut buffer = [0; 4 * PIECE];
+        for piece in 0..3 {
+            let length = lazy.recv(&mut buffer).unwrap();
+            assert_eq!(length, HEADERS + PIECE, "{checksum} {piece}");
+            // The VXLAN header, which has the network's number.
+            assert_eq!(buffer[..8], [8, 0, 0, 0, 0, 0, 5, 0], "{checksum} {piece}");
+        }
+        run_in(&network.far, "ip link del tunnel");
+    }
+}
+
 #[test]
 fn fragments_and_options_come_by_the_kernels_socket() {
     let (network, _daemon, lazy, sender) = with_lazy_socket();
