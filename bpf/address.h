@@ -16,16 +16,21 @@ struct weir_interface interface;
  */
 __u64 protected_ports[WEIR_PORT_WORDS];
 
-/* Has nobody looked for too long at addresses, and at what diverts packets? */
-static __always_inline bool is_stale(void)
+/* Is it later than that? 0 is never. */
+static __always_inline bool is_past(const __u64 *until_ns)
 {
 	struct weir_poll *poll = current_poll();
 
 	if (!poll)
 		return false;
 	poll_moment(poll);
-	return interface.fresh_until_ns &&
-	       poll->now_ns > interface.fresh_until_ns;
+	return *until_ns && poll->now_ns > *until_ns;
+}
+
+/* Has nobody looked for too long at addresses, and at what diverts packets? */
+static __always_inline bool is_stale(void)
+{
+	return is_past(&interface.fresh_until_ns);
 }
 
 static __always_inline bool is_protected_port(__u16 port)

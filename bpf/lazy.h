@@ -47,14 +47,18 @@ static __always_inline bool is_lazy_port(__be16 port_be)
 }
 
 /*
- * May what the gate was told of its interface be relied on, and is it told what
- * a packet is? XDP on skbs is not, of one that stands for several.
+ * May what the gate was told of its interface, and of what it would bypass, be
+ * relied on, and is it told what a packet is? XDP on skbs is not, of one that
+ * stands for several.
  */
 static __always_inline bool lazy_may_deliver(void)
 {
-	return !interface.policy_off && !interface.shadow &&
+	struct weir_lazy *it = the_lazy();
+
+	return it && !interface.policy_off && !interface.shadow &&
 	       !interface.diverted && !interface.translated &&
-	       !interface.packet_max && !is_stale();
+	       !interface.packet_max && !is_stale() &&
+	       !is_past(&it->fresh_until_ns);
 }
 
 /*

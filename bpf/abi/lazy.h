@@ -14,6 +14,8 @@ struct weir_lazy {
 	/* 1: what the kernel does to packets first would be bypassed: all go to
 	 * the kernel. */
 	__u32 held;
+	/* When nobody has looked at that for too long; 0: never. */
+	__u64 fresh_until_ns;
 	__u64 ports[WEIR_PORT_WORDS];
 };
 

@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, HashSet};
 use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapType, libbpf_sys};
 use rustix::net::{AddressFamily, SocketType, ipproto, sockopt};
 use serde::{Deserialize, Serialize};
 
+use crate::accounts::until;
 use crate::error::{Error, Result};
 use crate::gate::QueueProbe;
 use crate::mapped::Mapped;
@@ -165,6 +167,12 @@ impl LazyRings {
     /// While they are held, all packets go to the kernel's sockets.
     pub fn hold(&self, held: bool) {
         self.shared.set(0, offset_of!(types::weir_lazy, held), u32::from(held));
+    }
+
+    /// Has the gates believe for as long from now that they are held, or not held, for good reason; then all packets go
+    /// to the kernel's sockets until it is said anew. Whoever never says it is believed for ever.
+    pub fn believe_for(&self, time: Duration) {
+        self.shared.set(0, offset_of!(types::weir_lazy, fresh_until_ns), until(time).0);
     }
 
     /// Tells the gates how many sockets there are, and whether some are on this port.

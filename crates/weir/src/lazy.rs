@@ -29,6 +29,7 @@ use weir_bpf::sys::link::Links;
 use weir_bpf::units::IfIndex;
 use weir_socket::protocol::{Peer, Reply, send};
 
+use crate::diverting::BELIEVED;
 use crate::error::{Error, Result};
 use crate::host::name_of;
 use crate::joined::Waiting;
@@ -506,7 +507,10 @@ impl Server {
     fn look(&mut self) -> Option<String> {
         let found = self.bypassed();
         self.found.clone_from(&found);
-        self.look_at = Instant::now() + self.filters.rest().max(LOOK_EVERY);
+        let rest = self.filters.rest().max(LOOK_EVERY);
+        self.look_at = Instant::now() + rest;
+        // If the next look is late, whatever keeps this thread, nothing is bypassed.
+        self.rings.believe_for(rest + BELIEVED);
         if self.rings.is_empty() {
             return found;
         }

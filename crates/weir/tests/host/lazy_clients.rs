@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::common::lazy::{LAZY, lazy_socket, preloaded};
+use crate::common::lazy::*;
 use crate::common::*;
 use rustix::fs::{Gid, Uid};
 use rustix::net::{
@@ -135,14 +135,53 @@ fn the_rings_of_many_users_count_together() {
     wait_until("one has gone", || asked(1004).is_ok());
 }
 
-/// CPU time of the thread that serves programs.
-fn cpu_time(daemon: &Daemon) -> Duration {
+/// Of the thread that serves programs, a directory of procfs.
+fn serving_task(daemon: &Daemon) -> PathBuf {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap();
-    let read = |task: &Path, file| std::fs::read_to_string(task.join(file)).unwrap();
     let mut tasks = tasks.map(|task| task.unwrap().path());
-    let task = tasks.find(|task| read(task, "comm") == "weir-lazy\n").unwrap();
-    let nanos = read(&task, "schedstat").split(' ').next().map(|nanos| nanos.parse().unwrap());
+    let is_it = |task: &PathBuf| std::fs::read(task.join("comm")).unwrap() == b"weir-lazy\n";
+    tasks.find(is_it).unwrap()
+}
+
+fn cpu_time(daemon: &Daemon) -> Duration {
+    let times = std::fs::read_to_string(serving_task(daemon).join("schedstat")).unwrap();
+    let nanos = times.split(' ').next().map(|nanos| nanos.parse().unwrap());
     Duration::from_nanos(nanos.unwrap())
+}
+
+/// Whatever keeps it: the gates do not go on as it has told them.
+#[test]
+fn nothing_is_bypassed_while_nobody_looks() {
+    // PTRACE_SEIZE and PTRACE_INTERRUPT, of one thread, until this process ends.
+    const STOP: &str = "import ctypes,sys;c=ctypes.CDLL(None,use_errno=True);t=int(sys.argv[1])\n\
+        print([c.ptrace(request,t,None,None) for request in (0x4206,0x4207)],flush=True);sys.stdin.read()\n";
+    let (network, daemon, lazy, sender) = with_lazy_socket();
+    send_numbers(&sender, 0..1);
+    assert_eq!(receive_numbers(&lazy, 0), [0]);
+    wait_until("it came by the ring", || network.count("lazy") == 1);
+    let mut python = Command::new("python3");
+    let task = serving_task(&daemon);
+    python.args(["-c", STOP]).arg(task.file_name().unwrap());
+    let mut python = python.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stopped = BufReader::new(python.stdout.take().unwrap()).lines();
+    assert_eq!(stopped.next().unwrap().unwrap(), "[0, 0]");
+    sh(
+        &network,
+        "nft 'table inet t { chain c { type filter hook input priority 0; udp dport 9995 counter drop; }; }'",
+    );
+    wait_until("the rule drops it", || {
+        send_numbers(&sender, 1..2);
+        !sh(&network, "nft list ruleset").contains("packets 0 ")
+    });
+    drop(python.stdin.take());
+    python.wait().unwrap();
+    daemon.said("lazy sockets are ordinary ones for now");
+    sh(&network, "nft flush ruleset");
+    daemon.said("lazy sockets are lazy again");
+    let before = network.count("lazy");
+    send_numbers(&sender, 2..3);
+    assert_eq!(receive_numbers(&lazy, 2).last(), Some(&2));
+    wait_until("it came by the ring", || network.count("lazy") == before + 1);
 }
 
 /// With a loose reverse path filter all routes are read at each look.
