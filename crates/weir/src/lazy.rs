@@ -6,6 +6,7 @@
 //! for each user, those included that a program keeps when its connection has ended.
 
 mod clerk;
+mod closer;
 mod listener;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 use rustix::io::Errno;
-use rustix::net::{SendFlags, SocketFlags, accept_with};
+use rustix::net::{SendFlags, Shutdown, SocketFlags, accept_with, shutdown};
 use rustix::process::{Resource, getrlimit};
 use weir_bpf::abi;
 use weir_bpf::features::rings_are_safe;
@@ -37,6 +38,7 @@ use crate::ready;
 
 pub use clerk::run as run_clerk;
 use clerk::{Clerk, Said};
+use closer::Closer;
 use listener::BACKLOG;
 pub use listener::{Group, Listener, remove_left};
 
@@ -84,6 +86,7 @@ impl LazyServer {
         bytes_per_user: u64,
     ) -> Result<Self> {
         let shared = Arc::<Mutex<Shared>>::default();
+        let unstarted = |source| Error::system("start the threads of lazy sockets", source);
         let server = Server {
             listener: listener.socket,
             rings: LazyRings::of(probe)?,
@@ -93,6 +96,7 @@ impl LazyServer {
             bytes_per_user,
             users: BTreeMap::new(),
             clients: Vec::new(),
+            closer: Closer::start().map_err(unstarted)?,
             clients_max: clients_max(),
             rings_are_safe: rings_are_safe(),
             held: None,
@@ -102,8 +106,8 @@ impl LazyServer {
             accept_at: Instant::now(),
             shared: Arc::clone(&shared),
         };
-        let thread = Waiting::spawn("weir-lazy", move |ended| server.run(&ended))
-            .map_err(|source| Error::system("start the thread of lazy sockets", source))?;
+        let thread =
+            Waiting::spawn("weir-lazy", move |ended| server.run(&ended)).map_err(unstarted)?;
         Ok(Self { shared, _listener: listener, _thread: thread })
     }
 
@@ -179,6 +183,7 @@ struct Server {
     users: BTreeMap<u32, User>,
     /// Those that have a ring, and those that have not asked.
     clients: Vec<Client>,
+    closer: Closer,
     clients_max: usize,
     /// A reader of one cannot harm the kernel.
     rings_are_safe: bool,
@@ -206,6 +211,7 @@ impl Server {
         self.publish();
         loop {
             let all: usize = self.users.values().map(|user| user.connections).sum();
+            let all = all + self.closer.open();
             // More than can be told that there are too many.
             let crowded = all >= self.clients_max + BACKLOG as usize;
             let rests = Instant::now() < self.accept_at;
@@ -224,7 +230,8 @@ impl Server {
                 false => self.look_at.saturating_duration_since(Instant::now()).min(LOOK_EVERY),
             };
             // Without users there is nothing to look for.
-            let timeout = Some(timeout).filter(|_| rests || !self.users.is_empty());
+            let waits = rests || crowded || !self.users.is_empty();
+            let timeout = Some(timeout).filter(|_| waits);
             let ready = match ready::wait_for(fds, timeout) {
                 Ok(ready) => ready,
                 Err(errno) => {
@@ -287,7 +294,7 @@ impl Server {
             let crowd = own > RINGS_PER_USER + BACKLOG as usize && who.uid != 0;
             if crowd && user.clerk.keep(&*connection) {
                 user.connections -= 1;
-                drop(ManuallyDrop::into_inner(connection));
+                self.closer.close(ManuallyDrop::into_inner(connection));
                 continue;
             }
             let refusal = if !self.rings_are_safe && who.uid != 0 {
@@ -338,7 +345,7 @@ impl Server {
             if is_other && !self.has_room_for_clerk() {
                 return;
             }
-            if let Err(error) = self.users.entry(uid).or_default().clerk.start() {
+            if let Err(error) = self.users.entry(uid).or_default().clerk.start(&self.closer) {
                 lock(&self.shared).news.push(format!("no lazy socket was made: {error}"));
                 self.start_at = Instant::now() + LOOK_EVERY;
                 return;
@@ -460,7 +467,10 @@ impl Server {
                 self.rings.hold(false);
             }
         }
-        drop(ManuallyDrop::into_inner(client.connection));
+        let connection = ManuallyDrop::into_inner(client.connection);
+        // The program sees the end at once.
+        let _ = shutdown(&connection, Shutdown::Both);
+        self.closer.close(connection);
     }
 
     /// Gives users back what has gone out of memory, and tends to their clerks.

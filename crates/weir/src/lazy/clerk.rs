@@ -21,6 +21,7 @@ use weir_bpf::lazy::LazySocket;
 use weir_bpf::sys::caps::{self, CapabilitySet};
 use weir_socket::protocol::{HEADER_BYTES, Request, receive, send};
 
+use super::closer::Closer;
 use super::{ASK_WITHIN, LOOK_EVERY, RINGS_PER_USER};
 use crate::error::{Error, Result};
 
@@ -57,22 +58,34 @@ pub(super) struct Clerk<T> {
 struct Process {
     child: Child,
     socket: OwnedFd,
+    closer: Closer,
 }
 
 impl Process {
-    fn start() -> std::io::Result<Self> {
+    fn start(closer: &Closer) -> std::io::Result<Self> {
         let (socket, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-        let child = Command::new("/proc/self/exe")
-            .arg0("weir")
-            .arg("lazy-clerk")
-            .current_dir("/")
-            .env_clear()
-            .stdin(theirs)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
-        Ok(Self { child, socket })
+        let spawn = |stdin: OwnedFd| {
+            Command::new("/proc/self/exe")
+                .arg0("weir")
+                .arg("lazy-clerk")
+                .current_dir("/")
+                .env_clear()
+                .stdin(stdin)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+        };
+        let child = theirs.try_clone().and_then(spawn);
+        // Where there is no such process, or it has ended, nobody else has them open.
+        closer.close(theirs);
+        match child {
+            Ok(child) => Ok(Self { child, socket, closer: closer.clone() }),
+            Err(error) => {
+                closer.close(socket);
+                Err(error)
+            }
+        }
     }
 
     fn take(&self, what: u8, one: impl AsFd) -> bool {
@@ -111,8 +124,9 @@ impl<T> Clerk<T> {
 
     pub(super) fn end(&mut self) {
         self.since = Instant::now();
-        if let Some(Process { mut child, .. }) = self.process.take() {
+        if let Some(Process { mut child, socket, closer }) = self.process.take() {
             let _ = child.kill();
+            closer.close(socket);
             self.ending.push(child);
         }
     }
@@ -158,8 +172,8 @@ impl<T: AsFd> Clerk<T> {
         waits.then_some(self.since)
     }
 
-    pub(super) fn start(&mut self) -> std::io::Result<()> {
-        self.process = Some(Process::start()?);
+    pub(super) fn start(&mut self, closer: &Closer) -> std::io::Result<()> {
+        self.process = Some(Process::start(closer)?);
         self.begin();
         Ok(())
     }
