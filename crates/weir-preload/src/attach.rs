@@ -23,9 +23,16 @@ const RING: &str = "WEIR_RING_BYTES";
 
 /// A socket has been bound.
 pub(crate) fn consider(fd: c_int) {
-    let Some(port) = port_of(fd) else { return };
+    let Some(address) = address_of(fd) else { return };
+    let port = address.port();
     if !slots::has_place(fd) || !is_wanted(port) {
         return;
+    }
+    let sharing = slots::sharing(address);
+    if sharing >= sharing_max(fd) {
+        return say_once(&format!(
+            "weir: UDP port {port} has an ordinary socket: {sharing} of this process share its address and are lazy\n"
+        ));
     }
     let all = slots::with_duplicates(fd);
     if all.iter().any(|fd| slots::WATCHED.has(*fd)) {
@@ -37,7 +44,7 @@ pub(crate) fn consider(fd: c_int) {
         .and_then(|bytes| Channel::attach(borrow(fd), bytes).map_err(|why| why.to_string()));
     match attached {
         Ok(channel) => {
-            let lazy = Arc::new(Lazy::new(channel, fd));
+            let lazy = Arc::new(Lazy::new(channel, fd, address));
             all.into_iter().for_each(|fd| slots::put(fd, Arc::clone(&lazy)));
         }
         Err(why) => say_once(&format!("weir: UDP port {port} has an ordinary socket: {why}\n")),
@@ -54,8 +61,19 @@ fn ring_bytes(fd: c_int) -> Result<u64, String> {
     Ok(asked.next_power_of_two().clamp(DEFAULT_RING_BYTES, RING_BYTES_MAX))
 }
 
-/// The port that a UDP socket is bound to.
-fn port_of(fd: c_int) -> Option<u16> {
+/// How many lazy sockets of this process may share an address before another is an ordinary one. A server may have a
+/// group of them, a thread each. One that makes a socket for each client lets outsiders decide how many there are; and
+/// until that is connected, it is given all clients' datagrams.
+fn sharing_max(fd: c_int) -> usize {
+    if !sockopt::socket_reuseport(borrow(fd)).unwrap_or_default() {
+        return 1;
+    }
+    // SAFETY: only asks.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(1)
+}
+
+/// The address and the port that a UDP socket is bound to.
+fn address_of(fd: c_int) -> Option<SocketAddr> {
     let socket = borrow(fd);
     let family = sockopt::socket_domain(socket).ok()?;
     if ![AddressFamily::INET, AddressFamily::INET6].contains(&family)
@@ -65,7 +83,7 @@ fn port_of(fd: c_int) -> Option<u16> {
         return None;
     }
     let address = SocketAddr::try_from(rustix::net::getsockname(socket).ok()?).ok()?;
-    (!address.ip().is_loopback() && address.port() != 0).then_some(address.port())
+    (!address.ip().is_loopback() && address.port() != 0).then_some(address)
 }
 
 fn is_wanted(port: u16) -> bool {

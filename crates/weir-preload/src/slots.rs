@@ -1,8 +1,10 @@
 //! Which of the program's descriptors are lazy sockets. Nothing here waits for another thread, so that a child of
 //! fork(2) finds it as usable as its parent.
 
+use std::collections::BTreeSet;
 use std::ffi::c_int;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
@@ -89,6 +91,8 @@ pub(crate) struct Lazy {
     pub(crate) channel: Channel,
     /// The kernel's number of the socket, which it never gives twice.
     cookie: u64,
+    /// What it was bound to.
+    address: SocketAddr,
     /// Of setsockopt(2).
     options: ArcSwap<Options>,
     /// What the program waits for by epoll(7): the set, the descriptor, the event.
@@ -102,12 +106,21 @@ impl Drop for Lazy {
 }
 
 impl Lazy {
-    pub(crate) fn new(channel: Channel, fd: c_int) -> Self {
+    pub(crate) fn new(channel: Channel, fd: c_int, address: SocketAddr) -> Self {
         let options = ArcSwap::from_pointee(Options::of(fd));
         let cookie = cookie_of(fd).unwrap_or_default();
-        let lazy = Self { channel, cookie, options, watches: ArcSwap::default() };
+        let lazy = Self { channel, cookie, address, options, watches: ArcSwap::default() };
         lazy.mark(true);
         lazy
+    }
+
+    /// Whether it may be given what is sent to a socket of this address. One of IPv6 that takes IPv4 as well is not seen
+    /// to share those.
+    fn shares(&self, other: SocketAddr) -> bool {
+        let (one, other_ip) = (self.address.ip(), other.ip());
+        self.address.port() == other.port()
+            && one.is_ipv4() == other_ip.is_ipv4()
+            && (one == other_ip || one.is_unspecified() || other_ip.is_unspecified())
     }
 
     fn mark(&self, own: bool) {
@@ -208,6 +221,12 @@ pub(crate) fn duplicate(from: c_int, to: c_int) {
         }
         Some(lazy) => put(to, lazy),
     }
+}
+
+/// How many lazy sockets share an address; a socket and its duplicates are one.
+pub(crate) fn sharing(address: SocketAddr) -> usize {
+    let share = LAZY.all().filter(|fd| known(*fd).is_some_and(|lazy| lazy.shares(address)));
+    share.filter_map(find).map(|lazy| lazy.cookie).collect::<BTreeSet<_>>().len()
 }
 
 /// A descriptor, and those of the process that are its duplicates.

@@ -577,6 +577,35 @@ fn a_clients_port_is_lazy_only_if_it_is_named() {
     }
 }
 
+/// As servers have them that give each client a socket, bound to their own port and then connected: outsiders decide
+/// how many.
+#[test]
+fn of_sockets_that_share_an_address_few_are_lazy() {
+    let (network, _daemon) = protected_ipv4(&["--lazy"]);
+    let script = r"
+import os,socket
+def bound(address,option):
+    s=socket.socket(2,2); s.setsockopt(socket.IPPROTO_IP,15,1); s.setsockopt(socket.SOL_SOCKET,option,1)
+    s.bind((address,9995))
+    return s
+def lazy(*sockets):
+    count=sum(int(fd)>=512 for fd in os.listdir('/proc/self/fd'))//3
+    for s in sockets: s.close()
+    return count
+server=bound('0.0.0.0',socket.SO_REUSEADDR)
+clients=[bound('198.18.0.1',socket.SO_REUSEADDR) for _ in range(3)]
+print(lazy(*clients),lazy(server),lazy())
+print(lazy(*[bound(address,socket.SO_REUSEADDR) for address in ('198.18.0.1','198.18.0.3')]))
+cpus=os.sysconf('SC_NPROCESSORS_ONLN')
+print(lazy(*[bound('198.18.0.1',socket.SO_REUSEPORT) for _ in range(cpus+3)])-cpus)
+";
+    let output = preloaded(&network, "timeout", &["30", "python3", "-c", script]);
+    let output = output.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "1 1 0\n2\n0\n");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("UDP port 9995 has an ordinary socket: 1 of this process"), "{said}");
+}
+
 /// What cannot be followed is told: the socket would be an ordinary one, or have another ring, in silence.
 #[test]
 fn settings_of_the_preload_library_that_mean_nothing_are_told() {
