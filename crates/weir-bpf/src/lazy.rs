@@ -119,13 +119,18 @@ impl LazyRings {
         self.sockets.is_empty()
     }
 
+    /// Whether a socket has one.
+    pub fn has(&self, socket: LazySocket) -> bool {
+        self.sockets.contains_key(&socket.cookie)
+    }
+
     /// Makes a ring of so many bytes, a power of two, and has the gates put the socket's packets there, as long as
     /// it is not [removed](LazyRings::remove).
     ///
     /// # Errors
     /// If the socket has a ring, or the kernel has no memory for one.
     pub fn add(&mut self, socket: LazySocket, bytes: u32) -> Result<(OwnedFd, RingId)> {
-        if self.sockets.contains_key(&socket.cookie) {
+        if self.has(socket) {
             return Err(Error::refused(
                 "the socket is lazy already",
                 "close what has made it lazy first",

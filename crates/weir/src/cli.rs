@@ -131,8 +131,8 @@ pub struct RunArgs {
     /// Offer them to this group's programs, too. Whoever is in it can take memory and time from weir
     #[arg(long, value_name = "GROUP", requires = "lazy", help_heading = "Lazy sockets")]
     pub lazy_group: Option<Group>,
-    /// How much memory the rings of one user may take, in MiB, and those of all users together four times; root's may
-    /// take any
+    /// How much memory the rings of one user may take, in MiB; root's may take four times that, and so may those of all
+    /// other users together
     #[arg(long, value_name = "MIB", default_value_t = 256, requires = "lazy", help_heading = "Lazy sockets",
         value_parser = RangedI64ValueParser::<u64>::from(1..1 << 20))]
     pub lazy_memory: u64,

@@ -45,7 +45,7 @@ pub use listener::{Group, Listener, remove_left};
 /// Rings of one user other than root.
 const RINGS_PER_USER: usize = 1024;
 /// What one of them may have, so many times, is what they may have together: whoever has a range of user identifiers
-/// (subuid(5)) is as many users as he likes.
+/// (subuid(5)) is as many users as he likes. Root may have as much as they.
 const USERS_SHARES: u64 = 4;
 /// A program asks at once; one that does not is no program of ours. A clerk answers at once, too.
 const ASK_WITHIN: Duration = Duration::from_secs(5);
@@ -78,7 +78,7 @@ pub struct LazyServer {
 }
 
 impl LazyServer {
-    /// Offers lazy sockets on these interfaces: at most so many bytes of rings to each user but root.
+    /// Offers lazy sockets on these interfaces: at most so many bytes of rings to each user, and more to root.
     pub fn start(
         listener: Listener,
         probe: &QueueProbe,
@@ -400,7 +400,8 @@ impl Server {
             return Err(why);
         }
         self.sweep();
-        if let Some(why) = self.over_quota(who.uid, bytes) {
+        // One that is lazy already is told so below.
+        if let Some(why) = self.over_quota(who.uid, bytes).filter(|_| !self.rings.has(socket)) {
             return Err(why);
         }
         // Else whoever asks in a loop would have them read in a loop. So a new ring may get past a rule as long as one
@@ -424,9 +425,6 @@ impl Server {
 
     /// Why a user gets no ring of so many bytes more.
     fn over_quota(&self, uid: u32, bytes: u64) -> Option<String> {
-        if uid == 0 {
-            return None;
-        }
         let over = |whose: &str, users: &[&User], most: u64| {
             let have: u64 = users.iter().map(|user| user.bytes).sum();
             let kept = users.iter().flat_map(|user| &user.kept).map(|ring| ring.bytes).sum();
@@ -448,10 +446,14 @@ impl Server {
             })
         };
         let own: Vec<&User> = self.users.get(&uid).into_iter().collect();
+        let most = self.bytes_per_user * USERS_SHARES;
+        if uid == 0 {
+            return over("root", &own, most);
+        }
         let all: Vec<&User> =
             self.users.iter().filter(|(uid, _)| **uid != 0).map(|(_, user)| user).collect();
         over(&format!("uid {uid}"), &own, self.bytes_per_user)
-            .or_else(|| over("all users but root", &all, self.bytes_per_user * USERS_SHARES))
+            .or_else(|| over("all users but root", &all, most))
     }
 
     /// One that has been drained.

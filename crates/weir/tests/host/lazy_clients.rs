@@ -118,6 +118,20 @@ fn a_ring_counts_as_long_as_it_is_in_memory() {
     assert_others_are_served(&network, &daemon, "memory");
 }
 
+#[test]
+fn the_rings_of_root_are_bounded_too() {
+    let network = Network::ipv4_only();
+    let _daemon = Daemon::start(&network, &["--lazy", "--lazy-memory", "1"]);
+    let path = path(&network);
+    let asked = || network.near.run(|| ask(&path, MIB)).unwrap();
+    let mut rings: Vec<_> = (0..4).map(|_| asked().unwrap()).collect();
+    let why = asked().unwrap_err();
+    let wanted = "rings of root have 4 of 4 MiB";
+    assert!(why.contains(wanted) && why.contains("`weir run --lazy-memory`"), "{why}");
+    rings.pop();
+    wait_until("one has gone", || asked().is_ok());
+}
+
 /// Whoever has a range of user identifiers is as many users as he likes.
 #[test]
 fn the_rings_of_many_users_count_together() {
