@@ -159,6 +159,7 @@ unsafe fn with_ring_bits(
     if rings.is_empty() {
         return wait(count, sets);
     }
+    let asked_for = count;
     let count = rings.iter().map(|(_, ring)| *ring + 1).fold(count, c_int::max);
     let mut own: [Vec<c_ulong>; 3] = [const { Vec::new() }; 3];
     let mut at = sets;
@@ -166,6 +167,10 @@ unsafe fn with_ring_bits(
     {
         // SAFETY: as the caller promises.
         own.extend_from_slice(unsafe { std::slice::from_raw_parts(set.cast(), words) });
+        // The kernel looks at no bit from the program's count on.
+        if !(asked_for as usize).is_multiple_of(WORD) {
+            own[words - 1] &= bit(asked_for).1 - 1;
+        }
         own.resize((count as usize).div_ceil(WORD), 0);
         *at = own.as_mut_ptr().cast();
     }

@@ -231,6 +231,24 @@ for length in (10,3000):
     assert_printed(script, "True\nTrue 10\nTrue 3000\n");
 }
 
+/// Sets are whole words, and programs leave in them what they have closed.
+#[test]
+fn select_does_not_look_beyond_the_count() {
+    let script = r"
+import ctypes
+libc=ctypes.CDLL(None,use_errno=True)
+for length in (0,10,3000):
+    if length: send(length)
+    sets=(ctypes.c_ulong*16*3)()
+    for each in sets: each[0]=1<<60
+    sets[0][0]|=1<<s.fileno()
+    found=libc.select(s.fileno()+1,sets[0],sets[1],sets[2],(ctypes.c_long*2)())
+    print(found,sets[0][0]>>s.fileno(),sets[1][0],sets[2][0])
+    if length: print(len(s.recv(9999)))
+";
+    assert_printed(script, "0 0 0 0\n1 1 0 0\n10\n1 1 0 0\n3000\n");
+}
+
 /// Some programs give poll(2) as many places as they may have descriptors, most of them empty.
 #[test]
 fn poll_sees_a_socket_among_as_many_places_as_there_may_be() {
