@@ -55,7 +55,7 @@ impl Bits {
 static LAZY: Bits = Bits::new();
 /// Descriptors of lazy sockets' own: a program that closes all that it does not know must not close them.
 pub(crate) static OWN: Bits = Bits::new();
-/// Descriptors in an epoll set, but for lazy sockets: a ring could not be added to that set any more.
+/// Descriptors that have been in an epoll set, but for lazy sockets: a ring could not be added to that set any more.
 pub(crate) static WATCHED: Bits = Bits::new();
 
 /// Descriptors that are, or were, duplicates of others, or have such.

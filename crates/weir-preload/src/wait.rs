@@ -220,11 +220,9 @@ pub unsafe extern "C" fn epoll_ctl(
     let Some(lazy) = slots::find(fd) else {
         // SAFETY: as the caller promises.
         let result = unsafe { real(epoll, operation, fd, event) };
-        match operation {
-            _ if result != 0 => {}
-            libc::EPOLL_CTL_ADD => slots::watched(fd),
-            libc::EPOLL_CTL_DEL => slots::WATCHED.set(fd, false),
-            _ => {}
+        // Until it is closed: one set that it leaves may not be the only one.
+        if result == 0 && operation == libc::EPOLL_CTL_ADD {
+            slots::watched(fd);
         }
         return result;
     };

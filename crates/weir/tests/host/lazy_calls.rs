@@ -397,6 +397,21 @@ fn a_number_that_was_in_an_epoll_set_may_become_a_lazy_socket() {
 }
 
 #[test]
+fn a_socket_that_has_left_one_of_two_epoll_sets_is_waited_for_in_the_other() {
+    let (network, _daemon) = protected_ipv4(&["--lazy"]);
+    let script = "import select,socket\n\
+        s=socket.socket(2,2);one,other=select.epoll(),select.epoll()\n\
+        one.register(s,select.EPOLLIN);other.register(s,select.EPOLLIN);one.unregister(s)\n\
+        s.bind(('198.18.0.1',9995));print('bound',flush=True);print(len(other.poll(9)),s.recv(9).decode())\n";
+    let mut python = preloaded(&network, "timeout", &["30", "python3", "-c", script]);
+    let mut lines = BufReader::new(python.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().as_deref(), Some("bound"));
+    network.far_socket("198.18.0.2:0").send_to(b"here", LAZY).unwrap();
+    assert_eq!(lines.next().as_deref(), Some("1 here"));
+    assert!(python.wait().unwrap().success());
+}
+
+#[test]
 fn epoll_tells_of_a_socket_once() {
     let script = r"
 epoll=select.epoll(); epoll.register(s,select.EPOLLIN)
