@@ -15,6 +15,7 @@ mod slots;
 mod wait;
 
 use std::ffi::{c_int, c_uint, c_ulong, c_void};
+use std::fs::DirEntry;
 
 use libc::{iovec, mmsghdr, msghdr, sockaddr, socklen_t, ssize_t, timespec};
 use weir_socket::message::{RecvMsg, as_recvfrom, borrow, fail, receive, receive_many};
@@ -23,6 +24,8 @@ use crate::next::next;
 
 /// linux/close_range.h.
 const CLOSE_RANGE_CLOEXEC: c_int = 4;
+/// A name for each open descriptor.
+const OPEN: &str = "/proc/self/fd";
 
 fn real_recvmsg() -> RecvMsg {
     next!(recvmsg: RecvMsg)
@@ -205,19 +208,38 @@ pub extern "C" fn close(fd: c_int) -> c_int {
 /// close_range(2).
 #[unsafe(no_mangle)]
 pub extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    // With CLOSE_RANGE_CLOEXEC nothing is closed now.
-    if flags & CLOSE_RANGE_CLOEXEC == 0 {
-        slots::forget_range(first, last);
-    }
     let real = next!(close_range: unsafe extern "C" fn(c_uint, c_uint, c_int) -> c_int);
-    // SAFETY: a system call.
-    slots::around_own(first, last, |first, last| unsafe { real(first, last, flags) })
+    slots::around_own(first, last, |first, last| {
+        // SAFETY: a system call.
+        let result = unsafe { real(first, last, flags) };
+        // With CLOSE_RANGE_CLOEXEC nothing is closed now.
+        if result == 0 && flags & CLOSE_RANGE_CLOEXEC == 0 {
+            slots::forget_range(first, last);
+        }
+        result
+    })
 }
 
 /// closefrom(3).
 #[unsafe(no_mangle)]
 pub extern "C" fn closefrom(first: c_int) {
-    close_range(first.max(0).unsigned_abs(), c_uint::MAX, 0);
+    if close_range(first.max(0).unsigned_abs(), c_uint::MAX, 0) == 0 {
+        return;
+    }
+    // A kernel before Linux 5.9, or a seccomp filter, refuses that.
+    match std::fs::read_dir(OPEN) {
+        Ok(open) => {
+            let number =
+                |entry: std::io::Result<DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
+            let open: Vec<c_int> = open.filter_map(number).collect();
+            open.into_iter().filter(|fd| *fd >= first).for_each(|fd| _ = close(fd));
+        }
+        Err(_) => {
+            let real = next!(closefrom: unsafe extern "C" fn(c_int));
+            // SAFETY: a system call.
+            unsafe { real(first) }
+        }
+    }
 }
 
 /// dup(2).

@@ -298,6 +298,30 @@ except OSError as error: print(error.strerror)
     assert_printed_by_ring(script, wanted, 4..=4);
 }
 
+/// As a sandbox does that knows no close_range(2).
+#[test]
+fn what_close_range_cannot_close_stays_open_and_closefrom_closes_without_it() {
+    let script = r"
+import ctypes
+libc=ctypes.CDLL(None,use_errno=True)
+def step(code,yes,no,value): return struct.pack('HBBI',code,yes,no,value)
+code=step(0x20,0,0,0)+step(0x15,0,1,436)+step(6,0,0,0x50001)+step(6,0,0,0x7fff0000)
+code=ctypes.create_string_buffer(code)
+libc.prctl(38,*map(ctypes.c_ulong,(1,0,0,0)))
+print(libc.prctl(22,2,struct.pack('QQ',4,ctypes.addressof(code))))
+print(libc.close_range(s.fileno(),s.fileno(),0),os.strerror(ctypes.get_errno()))
+send(1); print(len(s.recv(9)))
+for number in (90,600): os.dup2(0,number)
+libc.closefrom(80)
+for number in (90,600):
+    try: os.fstat(number)
+    except OSError as error: print(error.strerror)
+send(2); print(len(s.recv(9)))
+";
+    let wanted = "0\n-1 Operation not permitted\n1\nBad file descriptor\nBad file descriptor\n2\n";
+    assert_printed_by_ring(script, wanted, 2..=2);
+}
+
 #[test]
 fn a_duplicate_that_was_made_before_bind_is_lazy_too() {
     let script = r"
