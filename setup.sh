@@ -25,6 +25,7 @@ packages=(
   nginx-light        # serves, in the lab
   nsd                # serves, in the lab
   pkg-config
+  procps             # sysctl, in the tests
   python3            # an unmodified program, in the tests
   socat              # the same
   tcpdump            # captures beside weir capture, in the tests and in the lab
@@ -57,12 +58,12 @@ if ((${#missing[@]})); then
   fi
   echo "setup.sh: installing ${missing[*]}"
   apt-get update -qq
-  # The lab starts these servers itself, in namespaces. As services they stay off, unless they were
-  # here before. Maintainer scripts ask for `nginx` or for `nginx.service`, some after an option.
-  declare -A services=([memcached]=memcached [nginx-light]=nginx [nsd]=nsd)
+  # The lab and the tests start these themselves, in namespaces. As services they stay off, unless they were here
+  # before, maybe by another package: nginx-light only asks for nginx. Maintainer scripts ask for `nginx` or for
+  # `nginx.service`, some after an option.
   off=()
-  for package in "${missing[@]}"; do
-    if [[ -n ${services[$package]:-} ]]; then off+=("${services[$package]}"); fi
+  for service in bird memcached nginx nsd; do
+    [[ -e /lib/systemd/system/$service.service ]] || off+=("$service")
   done
   policy=/usr/sbin/policy-rc.d
   if ((${#off[@]})) && [[ ! -e $policy ]]; then
@@ -76,8 +77,10 @@ if ((${#missing[@]})); then
     chmod 755 "$policy"
   fi
   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${missing[@]}" >/dev/null
-  if ((${#off[@]})) && [[ -d /run/systemd/system ]]; then
-    systemctl --quiet disable --now "${off[@]}"
+  if [[ -d /run/systemd/system ]]; then
+    for service in "${off[@]}"; do
+      [[ ! -e /lib/systemd/system/$service.service ]] || systemctl --quiet disable --now "$service"
+    done
   fi
 fi
 
@@ -86,7 +89,9 @@ promtool=target/promtool
 if [[ ! -x $promtool ]] && ! command -v promtool >/dev/null; then
   mkdir -p target
   package=$(mktemp -d)
-  if ! { (cd "$package" && apt-get download -qq prometheus) &&
+  # Lists may be stale, or not there.
+  download() { (cd "$package" && apt-get download -qq prometheus); }
+  if ! { { download || { apt-get update -qq && download; }; } &&
     dpkg-deb --fsys-tarfile "$package"/*.deb | tar --extract --to-stdout ./usr/bin/promtool >"$promtool" &&
     chmod 755 "$promtool"; } 2>/dev/null; then
     rm -f "$promtool"

@@ -24,6 +24,7 @@ kernel() {
   mkdir -p "$CACHE/debs"
   if [[ ! -f $deb ]]; then
     package=linux-image${deb:+-$deb}-$flavour
+    apt-cache show "$package" >/dev/null 2>&1 || apt-get update -qq >&2
     # A package that only names the current version's.
     package=$(apt-cache depends "$package" 2>/dev/null |
       sed -n 's/.*Depends: \(linux-image-.*\)/\1/p' | head -n 1 | grep . || echo "$package")

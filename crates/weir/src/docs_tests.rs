@@ -147,6 +147,18 @@ fn every_source_file_that_is_named_is_there() {
 }
 
 #[test]
+fn every_bpf_object_is_in_the_architecture() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = fs::read_to_string(root.join("docs/architecture.md")).unwrap();
+    let names = fs::read_dir(root.join("bpf")).unwrap().map(|entry| entry.unwrap().file_name());
+    let names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
+    let objects: Vec<&str> = names.iter().filter_map(|name| name.strip_suffix(".bpf.c")).collect();
+    let named = |object: &&&str| page.split([' ', ',', '.', '/']).any(|word| word == **object);
+    let missing: Vec<_> = objects.iter().filter(|object| !named(object)).collect();
+    assert!(objects.len() > 10 && missing.is_empty(), "{missing:?}");
+}
+
+#[test]
 fn every_example_of_the_help_is_taken() {
     fn examples(command: &clap::Command, found: &mut Vec<String>) {
         let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
