@@ -52,6 +52,7 @@ impl Values {
     /// When the interface is gone.
     pub fn write(&self, host: &Host, interface: &str) -> Result<()> {
         let present = Self::read(host, interface)?;
+        // Polls first: whose they are is told by the interval beside them.
         if present.polls_are_own() {
             host.sysfs.write(interface, POLLS, &self.polls)?;
         }
@@ -66,16 +67,18 @@ impl Values {
         self.polls_are_own() && self.interval_is_own()
     }
 
+    /// Its intervals are nobody else's; polls are told by the interval beside them.
     fn polls_are_own(&self) -> bool {
-        Self::own().any(|own| own.polls == self.polls)
+        self.polls == Self::new(None).polls || Self::deferred().any(|own| own == *self)
     }
 
     fn interval_is_own(&self) -> bool {
-        Self::own().any(|own| own.interval_ns == self.interval_ns)
+        let mut own = Self::deferred().chain([Self::new(None)]);
+        own.any(|own| own.interval_ns == self.interval_ns)
     }
 
-    fn own() -> impl Iterator<Item = Self> {
-        POLL_INTERVALS.map(Some).into_iter().chain([None]).map(Self::new)
+    fn deferred() -> impl Iterator<Item = Self> {
+        POLL_INTERVALS.map(Some).into_iter().map(Self::new)
     }
 }
 
@@ -158,7 +161,8 @@ impl Deferral {
         }
         let old = Values::read(host, interface).ok().filter(|old| *old == Values::new(None))?;
         let open = |attribute| host.sysfs.attribute(interface, attribute).ok();
-        let attributes = Attributes { polls: open(POLLS)?, interval_ns: open(INTERVAL)? };
+        let (polls, interval_ns) = (open(POLLS)?, open(INTERVAL)?);
+        let mut attributes = Attributes { polls, interval_ns, last: old.clone() };
         let wishes = Arc::new(Wishes::default());
         let heard = Arc::clone(&wishes);
         let set = move || {
@@ -190,19 +194,30 @@ impl Drop for Deferral {
 struct Attributes {
     polls: Attribute,
     interval_ns: Attribute,
+    /// What was last to be set.
+    last: Values,
 }
 
 impl Attributes {
     /// What somebody else has set meanwhile stays; nothing is deferred by the other attribute then.
-    fn set(&self, interval: Option<Nanos>) -> weir_bpf::Result<()> {
+    fn set(&mut self, interval: Option<Nanos>) -> weir_bpf::Result<()> {
         let present = Values { polls: self.polls.read()?, interval_ns: self.interval_ns.read()? };
-        let values = Values::new(interval.filter(|_| present.are_the_governors()));
-        if present.interval_is_own() {
-            self.interval_ns.write(&values.interval_ns)?;
+        let usual = Values::new(None);
+        // The guardian may have put back what was last set.
+        let polls_are_own = [&self.last.polls, &usual.polls].contains(&&present.polls);
+        let interval_is_own =
+            [&self.last.interval_ns, &usual.interval_ns].contains(&&present.interval_ns);
+        let values = Values::new(interval.filter(|_| polls_are_own && interval_is_own));
+        let mut order = [
+            polls_are_own.then_some((&self.polls, &values.polls)),
+            interval_is_own.then_some((&self.interval_ns, &values.interval_ns)),
+        ];
+        // weir's polls are told by the interval beside them, which goes last.
+        if values != usual {
+            order.reverse();
         }
-        if present.polls_are_own() {
-            self.polls.write(&values.polls)?;
-        }
+        order.into_iter().flatten().try_for_each(|(attribute, value)| attribute.write(value))?;
+        self.last = values;
         Ok(())
     }
 }

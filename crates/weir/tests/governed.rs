@@ -442,6 +442,46 @@ fn deferred_interrupts_go_back_and_somebody_elses_deferral_stays() {
     });
 }
 
+/// What DPDK's guide to AF_XDP says to set; and a single poll, as weir's own, beside another interval.
+#[test]
+fn somebody_elses_later_deferral_stays_while_weir_runs_and_after() {
+    const THEIRS: [[&str; 2]; 2] = [["2", "200000"], ["1", "20000"]];
+    let host = Host::new();
+    let _neighbour = Owned::compute_bound(host.cpu);
+    let _live = host.bind(LIVE_PORT);
+    let flows = [host.flow(LIVE_PORT, 5_000.0)];
+    let is = |values: [&str; 2]| assert_eq!(host.network.deferral(), values);
+    let set = |values: [&str; 2]| host.network.set_deferral(values[0], values[1]);
+    // Each daemon has its own thread.
+    let rests = || wait(TRIES_MAX, || host.does("asleep"));
+    for values in THEIRS {
+        // Before it defers.
+        let daemon = host.start(&[]);
+        set(values);
+        host.while_sending(&flows, |_| wait_until("it shares", || host.does("shared")));
+        is(values);
+        assert!(rests());
+        is(values);
+        assert!(daemon.interrupt().contains("left as set by somebody else"));
+        is(values);
+        set(["0", "0"]);
+    }
+    for end in [Daemon::kill as fn(Daemon), |daemon| drop(daemon.interrupt())] {
+        let daemon = host.start(&[]);
+        host.while_sending(&flows, |_| {
+            wait_until("interrupts are deferred", || host.network.deferral()[0] == "1");
+            set(THEIRS[0]);
+        });
+        assert!(rests());
+        is(THEIRS[0]);
+        end(daemon);
+        wait_until("weir's files are gone", || host.network.files().is_empty());
+        is(THEIRS[0]);
+        set(["0", "0"]);
+    }
+    host.network.assert_untouched();
+}
+
 #[test]
 fn what_a_killed_governor_had_moved_goes_back_within_a_second() {
     let host = Host::new();
