@@ -167,10 +167,15 @@ impl Daemon {
                 next_tick = (next_tick + TICK).max(Instant::now());
             }
             let events = self.wait(next_tick)?;
+            if events.stop {
+                break;
+            }
+            // The settings that a SIGHUP brings hold by present names.
+            self.follow(&events.changed);
             if events.hangup {
                 self.hang_up();
             }
-            if events.stop || self.has_lost_its_terminal() {
+            if self.has_lost_its_terminal() {
                 break;
             }
             if events.guardian_died {
@@ -180,7 +185,6 @@ impl Daemon {
                 self.governors().inspect(|governors| governors.hear());
                 self.interfaces.iter_mut().for_each(Protected::follow_need);
             }
-            self.follow(&events.changed);
             self.tell_news();
         }
         tell_manager(&[NotifyState::Stopping]);

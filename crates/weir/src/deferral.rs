@@ -212,7 +212,7 @@ impl Attributes {
             polls_are_own.then_some((&self.polls, &values.polls)),
             interval_is_own.then_some((&self.interval_ns, &values.interval_ns)),
         ];
-        // weir's polls are told by the interval beside them, which goes last.
+        // weir's polls are told by the interval beside them: it comes first, and goes last.
         if values != usual {
             order.reverse();
         }

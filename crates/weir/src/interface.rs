@@ -208,7 +208,8 @@ impl Protected {
     pub fn adopt(&mut self, settings: Settings) -> Result<()> {
         set_changeable(&mut self.gate, &settings);
         self.threads.set_governor(settings.governor);
-        self.settings = settings;
+        // Who polls goes by how many CPUs were online at the start.
+        self.settings = Settings { napi: self.settings.napi, ..settings };
         let answering = self.look_at_answers();
         self.limit().and(answering)
     }

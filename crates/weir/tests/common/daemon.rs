@@ -67,6 +67,15 @@ impl Daemon {
         (daemon, dir.into())
     }
 
+    /// As [`Daemon::start_sleepy`], for whom these CPUs are online, and no others.
+    pub fn start_told(online: &ConfigFile, network: &Network, options: &[&str]) -> Self {
+        const ONLINE: &str = "/sys/devices/system/cpu/online";
+        let script = format!("mount --bind {} {ONLINE} && exec {WEIR} \"$@\"", online.path());
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", &script, "sh"]);
+        Self::start_by(command, network, options)
+    }
+
     /// The same, in a control group.
     pub fn start_in(group: &Path, network: &Network, options: &[&str]) -> Self {
         let daemon = Self::spawn_in(group, network, options);

@@ -57,6 +57,45 @@ fn a_good_file_is_taken_over_and_a_bad_one_is_not() {
     network.assert_untouched();
 }
 
+/// Also if the daemon hears of the new name only with the SIGHUP.
+#[test]
+fn a_file_that_is_read_again_holds_by_the_present_name() {
+    let network = Network::new();
+    let file = ConfigFile::new("renamed", "");
+    let daemon = Daemon::start(&network, &["--config", file.path()]);
+    daemon.signal(Signal::STOP);
+    sh(&network, "ip link set near down; ip link set near name renamed; ip link set renamed up");
+    daemon.reload(&file, "[interface.renamed]\nuser_share = \"70%\"\n");
+    daemon.signal(Signal::CONT);
+    daemon.said(" again\n");
+    let updated = network.interface_status()["updated"].clone();
+    wait_until("the next status", || network.interface_status()["updated"] != updated);
+    assert_eq!(network.interface_status()["interface"], "renamed");
+    assert_eq!(shares_and_preference(&network).0, 0.7);
+    assert!(daemon.interrupt().contains("renamed: user_share 50% -> 70%"));
+    assert!(network.files().is_empty());
+}
+
+/// Another number of CPUs would have chosen otherwise when weir was started: here it is told of one.
+#[test]
+fn who_polls_stays_until_a_restart() {
+    let network = Network::ipv4_only();
+    let (file, online) = (ConfigFile::new("napi", ""), ConfigFile::new("online", "0\n"));
+    let daemon = Daemon::start_told(&online, &network, &["--config", file.path()]);
+    assert_eq!(network.threaded(), "1");
+    online.write("0-1\n");
+    daemon.reload(&file, "user_share = \"70%\"\n");
+    wait_until("the file is taken over", || shares_and_preference(&network).0 == 0.7);
+    wait_until("its gate sleeps", || network.interface_status()["sleep"]["asleep"] == true);
+    // Where softirqs are to poll at rest, they would from the second look on.
+    for _ in 0..2 {
+        let updated = network.interface_status()["updated"].clone();
+        wait_until("the next status", || network.interface_status()["updated"] != updated);
+    }
+    assert_eq!(network.threaded(), "1");
+    network.assert_left_untouched_by(daemon);
+}
+
 #[test]
 fn the_command_line_overrides_the_file() {
     let network = Network::new();
