@@ -183,7 +183,9 @@ impl Daemon {
             }
             if events.called {
                 self.governors().inspect(|governors| governors.hear());
-                self.interfaces.iter_mut().for_each(Protected::follow_need);
+                let followed = self.interfaces.iter_mut().map(Protected::follow_need);
+                let troubles = followed.filter_map(Result::err);
+                troubles.for_each(|error| self.console.trouble(&error));
             }
             self.tell_news();
         }

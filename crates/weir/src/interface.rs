@@ -49,7 +49,7 @@ pub const TICK: Duration = Duration::from_secs(1);
 /// New NAPI threads may follow a change of the interface for this many seconds.
 const FOLLOW_UP_TICKS: u32 = 3;
 /// How often NAPI threads are looked for without any change, in seconds: a driver may make new ones
-/// without a word.
+/// without a word. As often is tried again what went wrong.
 const LOOK_ANYWAY_TICKS: u32 = 10;
 /// How often the gate's channels are looked at for quiet ones, in seconds.
 const PRUNE_TICKS: u32 = 10;
@@ -302,6 +302,7 @@ impl Protected {
         }
         if ungoverned || ticks <= FOLLOW_UP_TICKS || ticks.is_multiple_of(LOOK_ANYWAY_TICKS) {
             threads = self.look_for_threads();
+            self.regain_limit();
         }
         self.ticks = self.ticks.wrapping_add(1);
         let mut pruned = Ok(());
@@ -321,14 +322,15 @@ impl Protected {
         }
         let published = status.write(&self.host.dir);
         let before = counted?;
-        self.follow_need();
+        let needed = self.follow_need();
         self.follow_rest(sleep.asleep);
         let (attached, looked) = match self.gate.is_attached() {
             Ok(attached) => (attached, Ok(())),
             Err(_) if self.is_gone() => (false, Ok(())),
             Err(error) => (true, Err(error)),
         };
-        let done = threads.and(pruned.map_err(Error::from)).and(recorded).and(published);
+        let done =
+            needed.and(threads).and(pruned.map_err(Error::from)).and(recorded).and(published);
         Ok(Tick {
             attached,
             trouble: done.and(looked.map_err(Error::from)).err(),

@@ -103,6 +103,12 @@ pub fn put_back(host: &Host, interface: &str, old: &str) -> Result<()> {
     Ok(host.sysfs.write(interface, THREADED, old)?)
 }
 
+/// Whether threads are refused; else trying again may help.
+pub fn is_refusal(error: &Error) -> bool {
+    let Error::Kernel(kernel) = error else { return false };
+    matches!(kernel, weir_bpf::Error::Refused { .. }) || kernel.errno() == Some(Errno::OPNOTSUPP)
+}
+
 /// Why the interface cannot be polled by threads.
 pub fn refusal(interface: &str, error: &Error) -> NotThreaded {
     NotThreaded::Refused(match error {

@@ -4,13 +4,13 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::*;
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
 use serde_json::{Value, json};
 use weir_bpf::sys::sysfs::NetSysfs;
 
@@ -327,6 +327,55 @@ fn threads_poll_as_long_as_they_are_needed() {
         daemon.signal(Signal::KILL);
     });
     wait_until("softirqs poll again", || network.threaded() == "0" && network.files().is_empty());
+    network.assert_untouched();
+}
+
+/// Here no record can be written as they are needed.
+#[test]
+fn threads_that_could_not_poll_are_tried_again() {
+    let network = Network::ipv4_only();
+    let cpus = Cpus::take();
+    let options = ["--napi", "auto", "--user-share", "99%"];
+    let (daemon, dir) = Daemon::start_apart(&network, 128 * 1024, &options);
+    let filler = dir.join("filler");
+    let fill = || {
+        let mut file = std::fs::File::create(&filler).unwrap();
+        while file.write_all(&[0; 4096]).is_ok() {}
+    };
+    fill();
+    // As its status came and went, there was room once more.
+    daemon.said("status.json");
+    std::fs::remove_file(&filler).unwrap();
+    fill();
+    let _process = Owned::compute_bound(cpus.cpu);
+    interrupt_each(&network, "200000");
+    while_flooded(&network, &cpus, CLOSED_PORT, || {
+        daemon.said("state.json");
+        assert_eq!(network.threaded(), "0");
+        std::fs::remove_file(&filler).unwrap();
+        assert!(wait(TRIES_MAX, || network.threaded() == "1"), "never tried again");
+    });
+    interrupt_each(&network, "0");
+    network.assert_left_untouched_by(daemon);
+}
+
+/// Here the daemon has no descriptors left.
+#[test]
+fn a_limit_that_could_not_be_set_is_tried_again() {
+    let (network, daemon) = protected_ipv4(&[]);
+    let usual = getrlimit(Resource::Nofile);
+    let limit_files = |limit| prlimit(Some(daemon.pid()), Resource::Nofile, limit).unwrap();
+    let fds = format!("/proc/{}/fd", daemon.pid().as_raw_nonzero());
+    let is_open = |fd: &u64| std::fs::read_link(format!("{fds}/{fd}")).is_ok();
+    // Enough to look.
+    let free = (0..).filter(|fd| !is_open(fd)).nth(1).unwrap();
+    limit_files(Rlimit { current: Some(free + 1), ..usual });
+    network.set_threaded("0");
+    daemon.said("no limit");
+    assert!(limit(&network).is_null());
+    limit_files(usual);
+    assert!(wait(TRIES_MAX, || limit(&network).is_object()), "never tried again");
+    assert!(daemon.interrupt().contains("of a CPU that processes want, it takes 50% at most"));
     network.assert_untouched();
 }
 

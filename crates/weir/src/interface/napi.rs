@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::mem::replace;
+use std::time::Instant;
 
 use weir_bpf::gate::Policy;
 use weir_bpf::sys::ethtool;
 use weir_bpf::units::Nanos;
 
-use super::{FOLLOW_UP_TICKS, Protected, TICK};
+use super::{FOLLOW_UP_TICKS, LOOK_ANYWAY_TICKS, Protected, TICK};
 use crate::choice::Napi;
 use crate::console::Console;
 use crate::error::{Error, Result};
@@ -30,6 +31,8 @@ pub(super) struct Polled {
     took: Nanos,
     /// Packets had come by then, and that time had not changed.
     came_for_nothing: bool,
+    /// When they were needed, and something went wrong.
+    failed: Option<Instant>,
 }
 
 impl Polled {
@@ -73,20 +76,19 @@ impl Protected {
             Napi::Auto if self.settings.policy == Policy::On && !tells => Napi::Threads,
             wanted => wanted,
         };
-        self.polled.not_threaded = self.poll_by(wanted)?;
+        self.polled.not_threaded = match self.poll_by(wanted) {
+            Err(error) if !self.polled.switched => Some(self.refusal(&error)),
+            polled => polled?,
+        };
         Ok(())
     }
 
     /// Why threads do not, if they do not.
     fn poll_by(&mut self, wanted: Napi) -> Result<Option<NotThreaded>> {
-        match self.turn(wanted) {
-            Ok(turned) => (self.polled.switched, self.threaded) = (true, turned),
-            Err(error) => {
-                // It is tried again after a change of the interface.
-                self.polled.switched = false;
-                return Ok(Some(threading::refusal(&self.claim.interface(), &error)));
-            }
-        }
+        let turned = self.turn(wanted);
+        // It is tried again after a change of the interface.
+        self.polled.switched = turned.is_ok();
+        self.threaded = turned?;
         match wanted {
             Napi::Softirq => Ok(Some(NotThreaded::Chosen)),
             Napi::Auto if !self.is_threaded() => {
@@ -116,6 +118,10 @@ impl Protected {
             }
             Ok(()) => Ok(None),
         }
+    }
+
+    fn refusal(&self, error: &Error) -> NotThreaded {
+        threading::refusal(&self.claim.interface(), error)
     }
 
     fn is_threaded(&self) -> bool {
@@ -149,7 +155,7 @@ impl Protected {
         // What it is already is refused, too, where there is no NAPI (`modify_napi_threaded()`).
         let again = || Ok(self.host.sysfs.write(&interface, THREADED, &read()?)?);
         if let Err(error) = again() {
-            return threading::refusal(&interface, &error);
+            return self.refusal(&error);
         }
         self.threaded = None;
         let old = read().ok().filter(|old| old != "0");
@@ -215,18 +221,32 @@ impl Protected {
 
     /// Has threads poll from now on, if they are to while they are needed, and are. Only that they cannot is told: a
     /// flood that comes and goes is not to fill a log.
-    pub fn follow_need(&mut self) {
+    ///
+    /// # Errors
+    /// When that did not succeed, and is tried again.
+    pub fn follow_need(&mut self) -> Result<()> {
         let rests = self.polled.not_threaded == Some(NotThreaded::Resting) && self.limit.is_some();
-        if !rests || !self.limiter.takes_much() || !self.is_up() {
-            return;
+        let waits = self.polled.failed.is_some_and(|at| at.elapsed() < LOOK_ANYWAY_TICKS * TICK);
+        if !rests || waits || !self.limiter.takes_much() || !self.is_up() {
+            return Ok(());
         }
-        let threads = self.poll_by(Napi::Threads);
-        match threads.unwrap_or_else(|error| {
-            Some(self.go_without_threads(NotThreaded::Refused(error.to_string())))
-        }) {
-            None => drop(self.set_polled(None)),
-            why => self.be_polled_by(why),
+        self.polled.failed = None;
+        match self.poll_by(Napi::Threads) {
+            Ok(None) => drop(self.set_polled(None)),
+            Ok(why) => self.be_polled_by(why),
+            Err(error) if threading::is_refusal(&error) => {
+                let why = self.refusal(&error);
+                let why = self.go_without_threads(why);
+                self.be_polled_by(Some(why));
+            }
+            Err(error) => {
+                self.threads.put_back();
+                self.threaded = None;
+                self.polled.failed = Some(Instant::now());
+                return Err(error);
+            }
         }
+        Ok(())
     }
 
     /// Has softirqs poll again that threads have taken over from, once those are not needed any more: `asleep`, the gate,
@@ -257,6 +277,16 @@ impl Protected {
             Some(why) => in_softirq(why, self.limit.as_ref(), limited),
             None => "its threads poll now".into(),
         });
+    }
+
+    /// Tries again what did not succeed, and was told.
+    pub(super) fn regain_limit(&mut self) {
+        let lacks = self.polled.not_threaded.clone().filter(|_| self.limit.is_none());
+        let Some(why) = lacks else { return };
+        let limited = self.limit();
+        if self.limit.is_some() {
+            self.news.push(in_softirq(&why, self.limit.as_ref(), limited));
+        }
     }
 
     /// Limits what receive softirqs take from processes, as long as they poll this interface.
