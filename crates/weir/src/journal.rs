@@ -136,6 +136,13 @@ pub struct TurnedKnob {
     journal: Rc<Journal>,
 }
 
+impl TurnedKnob {
+    /// As [`Knob::turn_again`].
+    pub fn turn_again(&self) -> Result<()> {
+        self.knob.turn_again(self.journal.host(), &self.journal.interface())
+    }
+}
+
 impl Drop for TurnedKnob {
     fn drop(&mut self) {
         self.journal.turn_back(&self.knob);

@@ -144,6 +144,20 @@ impl Knob {
         }
     }
 
+    /// Gives a thread its CPUs again, where the kernel lets it run on others now: on all, if not on its old ones.
+    pub fn turn_again(&self, host: &Host, interface: &str) -> Result<()> {
+        let Self::Affinity { thread, old, new } = self else { return Ok(()) };
+        let turned = living(thread).and_then(|pid| {
+            let all = CpuList(sched::online_cpus()?).to_string();
+            let others = others_cpus(pid, old, new)?.filter(|cpus| *cpus != all);
+            if others.is_none() { Ok(sched::set_affinity(pid, new)?) } else { Ok(()) }
+        });
+        match turned {
+            Err(_) if self.is_gone(host, interface) => Ok(()),
+            turned => turned,
+        }
+    }
+
     /// Gives the knob its old value, unless somebody else has changed it. Doing so twice is the same as
     /// once.
     pub fn turn_back(&self, host: &Host, interface: &str) -> Result<Outcome> {
@@ -411,6 +425,25 @@ pub mod tests {
                 assert_eq!(present(), "0");
             }
             assert_eq!(knob("0", "1").turn_back(host, "none").unwrap(), Outcome::Gone);
+        });
+    }
+
+    #[test]
+    fn a_thread_that_the_kernel_lets_run_anywhere_gets_its_cpus_again() {
+        with_thread(|host, task, pid| {
+            let online = sched::online_cpus().unwrap();
+            let one = |at: usize| online[at..=at].to_vec();
+            let knob = Knob::Affinity { thread: task.clone(), old: one(0), new: one(1) };
+            for present in [&online, &one(0), &one(1)] {
+                sched::set_affinity(pid, present).unwrap();
+                knob.turn_again(host, NAME).unwrap();
+                assert_eq!(sched::affinity(pid).unwrap(), one(1));
+            }
+            // Of a thread that has ended nothing is left to do.
+            let earlier = Task { start_ticks: task.start_ticks - 1, ..task.clone() };
+            let knob = Knob::Affinity { thread: earlier, old: one(1), new: one(0) };
+            knob.turn_again(host, NAME).unwrap();
+            assert_eq!(sched::affinity(pid).unwrap(), one(1));
         });
     }
 

@@ -43,7 +43,24 @@ struct NapiThread {
     task: Task,
     // Before the knobs: what goes back is not to be moved again.
     governed: Option<Governed>,
-    knobs: Vec<TurnedKnob>,
+    nice: Option<TurnedKnob>,
+    cpus: Option<TurnedKnob>,
+    /// None of these was online at the last look.
+    astray: bool,
+}
+
+impl NapiThread {
+    /// Once none of its CPUs is online, the kernel lets a thread run anywhere (`select_fallback_rq()`), and leaves it at
+    /// that. It gets its own back, unless somebody else has chosen others meanwhile.
+    fn follow_cpus(&mut self, CpuList(own): &CpuList) -> Result<()> {
+        let online = sched::online_cpus()?;
+        let astray = !own.iter().any(|cpu| online.contains(cpu));
+        if let Some(cpus) = self.cpus.as_ref().filter(|_| self.astray && !astray) {
+            cpus.turn_again()?;
+        }
+        self.astray = astray;
+        Ok(())
+    }
 }
 
 impl NapiThreads {
@@ -86,6 +103,9 @@ impl NapiThreads {
     /// Those that are not listed are put back at once: they may live on, while the interface is down, and be listed again.
     fn follow(&mut self, journal: &Rc<Journal>, tasks: Vec<Task>) -> Result<()> {
         self.threads.retain(|thread| tasks.contains(&thread.task));
+        let cpus = self.settings.cpus.as_ref();
+        let followed =
+            cpus.map(|cpus| self.threads.iter_mut().try_for_each(|each| each.follow_cpus(cpus)));
         for task in tasks {
             if self.threads.iter().any(|thread| thread.task == task) {
                 continue;
@@ -97,7 +117,7 @@ impl NapiThreads {
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        followed.unwrap_or(Ok(()))
     }
 
     /// Lets go of those that the governor no longer looks after; whether there are such.
@@ -111,7 +131,7 @@ impl NapiThreads {
     /// be taken for what was there before weir.
     fn set_up(&mut self, journal: &Rc<Journal>, task: Task) -> Result<NapiThread> {
         let pid = Pid::from_raw(task.pid).ok_or_else(|| knob::ended(&task))?;
-        let mut thread = NapiThread { task, governed: None, knobs: Vec::new() };
+        let mut thread = NapiThread { task, governed: None, nice: None, cpus: None, astray: false };
         let task = &thread.task;
         if let Some(new) = self.settings.weight.at_first() {
             let old = sched::nice(pid)?;
@@ -124,7 +144,7 @@ impl NapiThreads {
             if old != new || is_governed {
                 let (task, governed) = (task.clone(), is_governed);
                 let knob = Knob::Nice { thread: task, old, old_policy, old_slice, new, governed };
-                thread.knobs.push(journal.turn(knob)?);
+                thread.nice = Some(journal.turn(knob)?);
             }
             if let Some(governors) = self.governors.as_ref().filter(|_| is_governed) {
                 if self.deferral.is_none()
@@ -143,7 +163,7 @@ impl NapiThreads {
             let old = sched::allowed_cpus(pid)?;
             if old != *new {
                 let knob = Knob::Affinity { thread: task.clone(), old, new: new.clone() };
-                thread.knobs.push(journal.turn(knob)?);
+                thread.cpus = Some(journal.turn(knob)?);
             }
         }
         Ok(thread)

@@ -545,6 +545,44 @@ fn the_gate_of_a_daemon_that_is_stopped_passes_everything_after_a_while() {
     network.assert_left_untouched_by(daemon);
 }
 
+/// A CPU that goes offline takes its threads' choice along (`select_fallback_rq()`): here weir is told so, and the test
+/// does what the kernel would.
+#[test]
+fn a_thread_whose_cpu_was_offline_goes_back_to_it() {
+    let network = Network::ipv4_only();
+    let online = ConfigFile::new("online", "0-1\n");
+    let daemon = Daemon::start_told(&online, &network, &["--cpus", "1"]);
+    let thread = network.napi_threads()[0];
+    let cpus = || sched::affinity(thread).unwrap();
+    let set = |cpus: &[CpuId]| sched::set_affinity(thread, cpus).unwrap();
+    let look = || {
+        let change = "ip address add 198.18.0.9/32 dev near; ip address del 198.18.0.9/32 dev near";
+        sh(&network, change);
+        for _ in 0..2 {
+            let updated = network.interface_status()["updated"].clone();
+            wait_until("the next status", || network.interface_status()["updated"] != updated);
+        }
+    };
+    let (one, other, all) = ([CpuId(1)], [CpuId(0)], [CpuId(0), CpuId(1)]);
+    assert_eq!(cpus(), one);
+    // Whoever sets them has it so.
+    set(&all);
+    look();
+    assert_eq!(cpus(), all);
+    for (meanwhile, then) in [(&all[..], &one[..]), (&other, &other)] {
+        set(&one);
+        online.write("0\n");
+        set(meanwhile);
+        look();
+        assert_eq!(cpus(), meanwhile);
+        online.write("0-1\n");
+        look();
+        assert_eq!(cpus(), then);
+    }
+    daemon.interrupt();
+    network.assert_untouched();
+}
+
 #[test]
 fn a_daemon_that_has_no_room_for_its_status_runs_and_reports_nothing() {
     let network = Network::new();
