@@ -43,8 +43,8 @@ const CROWDED_FROM: f64 = 0.1;
 /// ...on an average with this time constant: a task that runs for a moment does not.
 const CROWDED_OVER: Nanos = Nanos::from_millis(10);
 /// The time between two polls beside other tasks: the first, and while packets are lost the first in which at most
-/// [`POLL_ADMITTED`] are admitted and at most [`POLL_PACKETS`] come. A nanosecond short of what people set: who set it is
-/// told by its value.
+/// [`POLL_ADMITTED`] are admitted and at most [`POLL_PACKETS`] come. A nanosecond short of what people set: whose it is
+/// is told by its value.
 pub const POLL_INTERVALS: [Nanos; 4] =
     [Nanos(199_999), Nanos(99_999), Nanos(49_999), Nanos(24_999)];
 /// Packets that a poll may bring to receivers beside other tasks: less than the 50 small ones that a socket's queue holds

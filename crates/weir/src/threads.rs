@@ -50,8 +50,8 @@ struct NapiThread {
 }
 
 impl NapiThread {
-    /// Once none of its CPUs is online, the kernel lets a thread run anywhere (`select_fallback_rq()`), and leaves it at
-    /// that. It gets its own back, unless somebody else has chosen others meanwhile.
+    /// Once none of its CPUs is online, the kernel lets a thread run anywhere for good (`select_fallback_rq()`). It
+    /// gets its own back, unless somebody else has chosen others meanwhile.
     fn follow_cpus(&mut self, CpuList(own): &CpuList) -> Result<()> {
         let online = sched::online_cpus()?;
         let astray = !own.iter().any(|cpu| online.contains(cpu));
