@@ -38,14 +38,14 @@ pub fn find(command: &str, ifname: &str) -> Result<IfIndex> {
 }
 
 /// What has happened to the interface, by what its packet socket says; nothing, where it was down for a moment: the
-/// socket goes on.
+/// socket goes on. Of another one under the same name it hears nothing.
 ///
 /// # Errors
 /// That it is down or gone.
-pub fn unless_back(command: &str, ifname: &str, checked: io::Result<()>) -> io::Result<()> {
-    let is_back = |error: &io::Error| {
-        Errno::from_io_error(error) == Some(Errno::NETDOWN) && find(command, ifname).is_ok()
-    };
+pub fn unless_back(ifindex: IfIndex, checked: io::Result<()>) -> io::Result<()> {
+    let is_up = || Links::open().and_then(|links| links.info(ifindex)).is_ok_and(|info| info.up);
+    let is_back =
+        |error: &io::Error| Errno::from_io_error(error) == Some(Errno::NETDOWN) && is_up();
     checked.or_else(|error| if is_back(&error) { Ok(()) } else { Err(error) })
 }
 

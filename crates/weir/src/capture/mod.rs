@@ -9,14 +9,17 @@ use std::fmt::Display;
 use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use weir_bpf::filter::Filter;
 use weir_bpf::programs;
 use weir_bpf::sys::caps::Capability;
 use weir_bpf::sys::divert::{DiversionWatch, Sight};
 use weir_bpf::sys::link::Links;
+use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::tap::{Options, Reader, SNAPLEN_MAX, Tap, Tapped};
 use weir_bpf::units::IfIndex;
 
@@ -28,7 +31,7 @@ use crate::error::{Error, Result};
 use crate::link::{find, link_of, unless_back};
 use crate::privilege;
 use crate::ready;
-use crate::signals::Signals;
+use crate::signals;
 
 const COMMAND: &str = "weir capture";
 /// For the tap's programs, its socket and, while it lasts, the interface's promiscuous mode.
@@ -53,7 +56,7 @@ const BELIEVED: Duration = Duration::from_secs(2);
 pub fn run(args: &CaptureArgs) -> Result<()> {
     privilege::check_for(COMMAND, &NEEDED)?;
     refuse(args)?;
-    let signals = Signals::catch()?;
+    let stop = signals::catch(&[SIGINT, SIGTERM, SIGQUIT, SIGHUP])?;
     let ifindex = find(COMMAND, &args.interface)?;
     let links = Links::open()?;
     let name = links.name(ifindex)?;
@@ -84,8 +87,8 @@ pub fn run(args: &CaptureArgs) -> Result<()> {
     let others = options.in_driver.then(|| Others::of(ifindex)).transpose()?;
     let mut printer = Printer::new(args);
     printer.ready(args);
-    let mut session = Session { args, tap, reader, sink: &sink, others };
-    let ended = session.watch(&signals, &mut printer);
+    let mut session = Session { args, ifindex, tap, reader, sink: &sink, others };
+    let ended = session.watch(&stop, &mut printer);
     session.end(ended, printer)
 }
 
@@ -166,6 +169,7 @@ impl Sink {
 struct Others {
     ifindex: IfIndex,
     links: Links,
+    sysfs: NetSysfs,
     watch: DiversionWatch,
     /// The gates at tc, when there was last something that may want frames.
     gates: Vec<u32>,
@@ -173,19 +177,20 @@ struct Others {
 
 impl Others {
     fn of(ifindex: IfIndex) -> Result<Self> {
-        let (links, watch) = (Links::open()?, DiversionWatch::open(ifindex, Sight::default())?);
-        Ok(Self { ifindex, links, watch, gates: Vec::new() })
+        let watch = DiversionWatch::open(ifindex, Sight::default())?;
+        let (links, sysfs) = (Links::open()?, NetSysfs::open()?);
+        Ok(Self { ifindex, links, sysfs, watch, gates: Vec::new() })
     }
 
-    /// The kernel drops them at its first look at IP, unless one of these takes them before: a bridge, an interface on
-    /// top, a tc program but weir's own gate, another capture. Which of what may divert packets comes so early is not
-    /// asked.
+    /// The kernel drops them at its first look at IP, unless one of these takes them before, or makes them the host's: a
+    /// bridge, an interface on top, a switch whose conduit it is (DSA), a filter of tc but weir's own, a rule of nftables
+    /// at ingress, another capture. Which of what may divert packets comes so early is not asked.
     fn look(&mut self, tap: &mut Tap) -> Result<()> {
-        let mut wanted = !self.watch.read(&self.gates).is_empty();
+        let mut wanted = self.are_wanted()?;
         if wanted {
             // By a gate that has come since, if by nobody else.
             self.gates = programs::gates_at_tc();
-            wanted = !self.watch.read(&self.gates).is_empty();
+            wanted = self.are_wanted()?;
         }
         let time = if wanted { Duration::ZERO } else { BELIEVED };
         // Without an address there are no other hosts' frames.
@@ -194,11 +199,19 @@ impl Others {
         }
         Ok(())
     }
+
+    fn are_wanted(&mut self) -> Result<bool> {
+        let name = self.links.name(self.ifindex)?;
+        let is_conduit = self.sysfs.exists(&name, "dsa").unwrap_or(true);
+        let diverts = !self.watch.read(&self.gates).is_empty();
+        Ok(is_conduit || diverts || self.watch.has_rules_at_ingress())
+    }
 }
 
 /// A capture that runs.
 struct Session<'a> {
     args: &'a CaptureArgs,
+    ifindex: IfIndex,
     tap: Tap,
     reader: Reader<'a>,
     sink: &'a RefCell<Sink>,
@@ -207,7 +220,7 @@ struct Session<'a> {
 
 impl Session<'_> {
     /// Reads packets until something ends the capture.
-    fn watch(&mut self, signals: &Signals, printer: &mut Printer) -> Result<Ending> {
+    fn watch(&mut self, stop: &UnixStream, printer: &mut Printer) -> Result<Ending> {
         let begun = Instant::now();
         let (mut next_line, mut next_look) = (begun + LINE, begun);
         loop {
@@ -241,11 +254,11 @@ impl Session<'_> {
             let until = if self.others.is_some() { until.min(next_look) } else { until };
             // While packets come, they are let gather; else whoever reads what was written has it all now.
             let wait = if busy { GATHER } else { until.saturating_duration_since(now) };
-            let mut fds = vec![signals.stop.as_fd(), signals.hangup.as_fd()];
+            let mut fds = vec![stop.as_fd()];
             fds.extend((!busy).then(|| self.reader.as_fd()));
             let ready = ready::wait(fds, Some(wait));
             let ready = ready.map_err(|errno| Error::system("wait for packets", errno))?;
-            if ready[..2].contains(&true) {
+            if ready[0] {
                 return Ok(Ending::Signal);
             }
         }
@@ -289,7 +302,7 @@ impl Session<'_> {
 
     fn check_interface(&self) -> Result<()> {
         let name = &self.args.interface;
-        unless_back(COMMAND, name, self.tap.check()).map_err(|error| lost(name, &error))
+        unless_back(self.ifindex, self.tap.check()).map_err(|error| lost(name, &error))
     }
 
     /// Reads what is left in the ring, ends the file, and says what there was.

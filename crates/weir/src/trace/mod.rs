@@ -6,13 +6,16 @@ mod print;
 
 use std::cell::RefCell;
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use weir_bpf::accounts::monotonic_now;
 use weir_bpf::filter::Filter;
 use weir_bpf::sys::caps::Capability;
 use weir_bpf::sys::link::Links;
 use weir_bpf::trace::{Reader, Trace};
+use weir_bpf::units::IfIndex;
 
 use self::args::TraceArgs;
 use self::path::{GIVE_UP, Paths, Times};
@@ -21,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::link::{find, link_of, unless_back};
 use crate::privilege;
 use crate::ready;
-use crate::signals::Signals;
+use crate::signals;
 
 const COMMAND: &str = "weir trace";
 /// For the programs and the packet socket. Without CAP_SYSLOG, the kernel's functions have no names.
@@ -38,7 +41,7 @@ const GATHER: Duration = Duration::from_millis(20);
 /// Without the privilege, or if the interface or the filter is not to be had, or the interface does not last.
 pub fn run(args: &TraceArgs) -> Result<()> {
     privilege::check_for(COMMAND, &NEEDED)?;
-    let signals = Signals::catch()?;
+    let stop = signals::catch(&[SIGINT, SIGTERM, SIGQUIT, SIGHUP])?;
     let links = Links::open()?;
     let ifindex = find(COMMAND, &args.interface)?;
     let name = links.name(ifindex)?;
@@ -52,8 +55,9 @@ pub fn run(args: &TraceArgs) -> Result<()> {
     trace.attach(ifindex, &name)?;
     trace.follow(args.packets.unwrap_or(u64::MAX));
     printer.ready();
-    let mut session = Session { args, trace, reader, paths: &paths, times: Times::default() };
-    let ended = session.watch(&signals, &mut printer).and_then(|()| session.read().map(drop));
+    let mut session =
+        Session { args, ifindex, trace, reader, paths: &paths, times: Times::default() };
+    let ended = session.watch(&stop, &mut printer).and_then(|()| session.read().map(drop));
     // What is under way is told as far as it has come.
     paths.borrow_mut().give_up();
     let told = session.tell(&mut printer);
@@ -64,6 +68,7 @@ pub fn run(args: &TraceArgs) -> Result<()> {
 /// A trace that runs.
 struct Session<'a> {
     args: &'a TraceArgs,
+    ifindex: IfIndex,
     trace: Trace,
     reader: Reader<'a>,
     paths: &'a RefCell<Paths>,
@@ -72,7 +77,7 @@ struct Session<'a> {
 
 impl Session<'_> {
     /// Follows packets until something ends it.
-    fn watch(&mut self, signals: &Signals, printer: &mut Printer) -> Result<()> {
+    fn watch(&mut self, stop: &UnixStream, printer: &mut Printer) -> Result<()> {
         let begun = Instant::now();
         let wanted = self.args.packets.unwrap_or(u64::MAX);
         let mut over = self.args.duration.map(|duration| begun + duration);
@@ -100,12 +105,12 @@ impl Session<'_> {
                 (_, None) => GATHER,
                 (_, Some(over)) => GATHER.min(over.saturating_duration_since(now)),
             };
-            let fds = [signals.stop.as_fd(), signals.hangup.as_fd(), self.reader.as_fd()];
+            let fds = [stop.as_fd(), self.reader.as_fd()];
             // Who waits for each is woken for each.
-            let fds = if read > 0 { &fds[..2] } else { &fds[..] };
+            let fds = if read > 0 { &fds[..1] } else { &fds[..] };
             let ready = ready::wait(fds.iter().copied(), Some(wait));
             let ready = ready.map_err(|errno| Error::system("wait for packets", errno))?;
-            if ready[..2].contains(&true) {
+            if ready[0] {
                 return Ok(());
             }
             self.check_interface()?;
@@ -129,7 +134,7 @@ impl Session<'_> {
 
     fn check_interface(&self) -> Result<()> {
         let name = &self.args.interface;
-        unless_back(COMMAND, name, self.trace.check()).map_err(|error| {
+        unless_back(self.ifindex, self.trace.check()).map_err(|error| {
             let what = format!("{name} is down or gone ({error})");
             Error::refused(what, "start again when it is back")
         })

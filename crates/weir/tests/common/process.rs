@@ -31,6 +31,13 @@ impl Owned {
         process
     }
 
+    /// As by nohup(1): a program that ignores SIGHUP, of which the arguments are missing.
+    pub fn ignoring_hangups(program: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", r#"trap "" HUP; exec "$0" "$@""#, program]);
+        command
+    }
+
     /// One that never sleeps.
     pub fn compute_bound(cpu: CpuId) -> Self {
         Self::start_on(cpu, Command::new("sh").args(["-c", "while :; do :; done"]))

@@ -344,6 +344,41 @@ fn in_the_driver_other_hosts_frames_end_while_nobody_else_wants_them() {
     assert_eq!(written.packets.iter().filter(|packet| **packet == others).count(), sent);
 }
 
+/// Whoever sees frames before IP does may give the host those of others.
+#[test]
+fn in_the_driver_other_hosts_frames_pass_to_filters_and_rules_at_ingress() {
+    let network = Network::ipv4_only();
+    let others = udp_to(MacAddr([2, 0, 0, 0, 0, 9]), NEAR_IP, 5000, b"fourteen bytes");
+    let socket = network.near_socket("198.18.0.1:5000");
+    let capture = Running::weir(&network, &["--attach", "native", "--count"]);
+    let are_ended = |wanted: bool| {
+        wait_until(if wanted { "they end" } else { "they pass" }, || {
+            let before = ended(&network);
+            replay(&network, &vec![others.clone(); 10]);
+            (ended(&network) > before) == wanted
+        });
+    };
+    are_ended(true);
+    let chain = "type filter hook ingress device near priority 0";
+    sh(
+        &network,
+        &format!("nft 'table netdev n {{ chain c {{ {chain}; meta pkttype set host; }}; }}'"),
+    );
+    are_ended(false);
+    assert_eq!(socket.recv(&mut [0; 64]).unwrap(), 14);
+    sh(&network, "nft delete table netdev n");
+    are_ended(true);
+    sh(
+        &network,
+        "tc qdisc add dev near clsact && tc filter add dev near ingress protocol ip u32 match ip dport 53 0xffff \
+         flowid 1:1",
+    );
+    are_ended(false);
+    sh(&network, "tc qdisc del dev near clsact");
+    are_ended(true);
+    capture.interrupt();
+}
+
 /// Its address changes, and an interface comes on top, more often than user space looks.
 #[test]
 fn in_the_driver_nothing_for_the_host_ends_while_its_addresses_change() {
@@ -629,6 +664,45 @@ fn what_ends_it_early_costs_no_packet_that_was_written() {
     let written = read_pcapng(&path);
     assert_eq!(written.packets.len() as u64, written.delivered);
     assert!(written.packets.len() >= frames().len());
+}
+
+/// One that comes back under the same name, before it is missed, is another.
+#[test]
+fn it_goes_on_with_the_interface_that_it_began_with_and_with_no_other() {
+    let network = Network::ipv4_only();
+    for options in [&["--count"][..], &["--count", "--attach", "native"]] {
+        let mut gone = Running::weir(&network, options);
+        sh(&network, "ip link set near down && ip link set near up");
+        let began = Instant::now();
+        wait_until("the interface has been looked at", || began.elapsed().as_secs() >= 2);
+        assert!(gone.0.try_wait().unwrap().is_none(), "{options:?}: it ended");
+        sh(
+            &network,
+            "ip link del near && ip link add near type veth peer name far && ip link set near up",
+        );
+        wait_until("it ends", || gone.0.try_wait().unwrap().is_some());
+        let said = gone.end_with(1);
+        assert!(said.contains("near is down or gone"), "{said}");
+    }
+}
+
+#[test]
+fn it_outlives_its_terminal_if_it_was_told_to() {
+    let network = Network::ipv4_only();
+    let dir = killed::temp_dir();
+    let path = dir.path().join("long.pcapng");
+    let mut command = Owned::ignoring_hangups(WEIR);
+    command.args(["capture", "-i", NEAR, "-w", path.to_str().unwrap()]);
+    let capture = Running::start(&network, command);
+    capture.0.signal(Signal::HUP);
+    // More than may come before it hears of the signal.
+    let frame = udp_to(NEAR_MAC, NEAR_IP, 5000, &[7; 1000]);
+    wait_until("it goes on", || {
+        replay(&network, std::slice::from_ref(&frame));
+        fs::metadata(&path).unwrap().len() > 100 * 1000
+    });
+    capture.interrupt();
+    assert!(read_pcapng(&path).packets.len() > 50);
 }
 
 #[test]

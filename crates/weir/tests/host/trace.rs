@@ -19,7 +19,10 @@ struct Tracing {
 
 impl Tracing {
     fn start(network: &Network, arguments: &[&str]) -> Self {
-        let mut command = Command::new(WEIR);
+        Self::start_by(Command::new(WEIR), network, arguments)
+    }
+
+    fn start_by(mut command: Command, network: &Network, arguments: &[&str]) -> Self {
         // A packet that is missed is not waited for for ever.
         command.args(["trace", NEAR, "--duration", "30s"]).args(arguments).stdin(Stdio::null());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -105,6 +108,23 @@ fn a_trace_that_nobody_reads_ends() {
         });
         assert!(ended.unwrap().success());
     }
+}
+
+#[test]
+fn a_trace_outlives_its_terminal_if_it_was_told_to() {
+    let network = Network::new();
+    let sender = network.far_socket(&format!("{FAR_IP}:0"));
+    // More than may come before it hears of the signal.
+    let arguments = ["--json", "-c", "100", "udp", "port", "5999"];
+    let mut tracing = Tracing::start_by(Owned::ignoring_hangups(WEIR), &network, &arguments);
+    tracing.child.signal(Signal::HUP);
+    wait_until("it ends", || {
+        sender.send_to(b"packet", format!("{NEAR_IP}:5999")).unwrap();
+        tracing.child.try_wait().unwrap().is_some()
+    });
+    assert_eq!(Tracing::lines(&tracing.end()).0.len(), 100);
+    let tracing = Tracing::start_by(Owned::ignoring_hangups(WEIR), &network, &arguments);
+    assert_eq!(Tracing::lines(&tracing.interrupt()).0.len(), 0);
 }
 
 #[test]

@@ -48,13 +48,14 @@ const NFPROTO_INET: u8 = 1;
 const NFPROTO_IPV4: u8 = 2;
 const NFPROTO_NETDEV: u8 = 5;
 const NFPROTO_IPV6: u8 = 10;
-const NF_INET_INGRESS: usize = 5;
+const NF_INET_INGRESS: u32 = 5;
 
 /// What was found in one generation of the rules.
 #[derive(Debug, Default)]
 pub(super) struct Rules {
     found: Vec<Diversion>,
     translation: Translation,
+    at_ingress: bool,
 }
 
 impl Rules {
@@ -77,6 +78,7 @@ impl Rules {
         let synproxies = objects.iter().any(is_synproxy);
         let mut findings = Findings { synproxies, ..Findings::default() };
         let mut translating = Translating::of(&chains)?;
+        let mut at_ingress = false;
         for (table, kind) in &objects {
             if let Some(NFT_OBJECT_CT_HELPER | NFT_OBJECT_CT_EXPECT) = kind {
                 translating.translation.hide(table, HAVE_HELPERS);
@@ -90,13 +92,19 @@ impl Rules {
             };
             findings.add_rule(&chains, &rule);
             translating.add_rule(&rule);
+            at_ingress |= chains.get(&rule.place).is_some_and(BaseChain::is_at_ingress);
         }
         let translation = translating.into_translation();
-        Ok(Self { found: findings.into_diversions(), translation })
+        Ok(Self { found: findings.into_diversions(), translation, at_ingress })
     }
 
     pub(super) fn translation(&self) -> &Translation {
         &self.translation
+    }
+
+    /// Whether there are any at the interface's ingress.
+    pub(super) fn are_at_ingress(&self) -> bool {
+        self.at_ingress
     }
 
     pub(super) fn diversions(&self) -> &[Diversion] {
@@ -167,9 +175,18 @@ impl Place {
 struct BaseChain {
     /// Whether packets pass it that go this way, by this interface.
     is_met: bool,
+    /// Whether it is a device's.
+    at_device: bool,
     nat: bool,
     /// Whether packets are dropped that no rule takes.
     drops: bool,
+}
+
+impl BaseChain {
+    /// Of those on the way to a socket: before IP.
+    fn is_at_ingress(&self) -> bool {
+        self.is_met && self.at_device
+    }
 }
 
 fn chains(way: Way, ifname: &str) -> rustix::io::Result<BTreeMap<Place, BaseChain>> {
@@ -180,8 +197,11 @@ fn chains(way: Way, ifname: &str) -> rustix::io::Result<BTreeMap<Place, BaseChai
         if !chain.has(NFTA_CHAIN_HOOK) {
             continue;
         }
+        let hook = chain.within(NFTA_CHAIN_HOOK);
+        let is_ingress = hook.big_endian(NFTA_HOOK_HOOKNUM) == Some(NF_INET_INGRESS);
         let base = BaseChain {
-            is_met: is_met(way, place.family, chain.within(NFTA_CHAIN_HOOK), ifname),
+            is_met: is_met(way, place.family, hook, ifname),
+            at_device: place.family == NFPROTO_NETDEV || is_ingress,
             nat: chain.text(NFTA_CHAIN_TYPE).is_some_and(|kind| kind == "nat"),
             drops: chain.big_endian(NFTA_CHAIN_POLICY).is_some_and(|policy| policy != NF_ACCEPT),
         };
@@ -193,10 +213,9 @@ fn chains(way: Way, ifname: &str) -> rustix::io::Result<BTreeMap<Place, BaseChai
 /// Whether this interface's packets pass a hook on this way; one without a number may be any.
 fn is_met(way: Way, family: u8, hook: Attributes<'_>, ifname: &str) -> bool {
     let Some(number) = hook.big_endian(NFTA_HOOK_HOOKNUM) else { return true };
-    let number = number as usize;
     match family {
-        NFPROTO_NETDEV => way.has_at_device(number) && names(hook, ifname),
-        _ => way.has(number) || number == NF_INET_INGRESS && names(hook, ifname),
+        NFPROTO_NETDEV => way.has_at_device(number as usize) && names(hook, ifname),
+        _ => way.has(number as usize) || number == NF_INET_INGRESS && names(hook, ifname),
     }
 }
 

@@ -35,12 +35,14 @@ fn dump(ifindex: IfIndex) -> rustix::io::Result<Vec<Listed>> {
     ask_route(&filters_at(ifindex, Hook::Ingress), NLM_F_DUMP)
 }
 
+/// Listed once without options, as the head of its chain.
+fn is_filter(filter: &Listed) -> bool {
+    filter.kind() != "bpf" && !filter.attributes().within(libc::TCA_OPTIONS).is_empty()
+}
+
 /// Filters of an interface that may drop packets, a line if there are any. BPF programs that are not weir's count as
 /// diversions.
 pub(super) fn anything((ifindex, interface): &Interface) -> Option<String> {
-    let is_filter = |filter: &Listed| {
-        filter.kind() != "bpf" && !filter.attributes().within(libc::TCA_OPTIONS).is_empty()
-    };
     match dump(*ifindex) {
         Ok(filters) if filters.iter().any(is_filter) => Some(format!(
             "{interface} has tc filters at ingress (`tc filter show dev {interface} ingress`)"
@@ -83,17 +85,18 @@ fn set_qdisc(ifindex: IfIndex, name: &str, concerns: fn(&str, TcHandle) -> bool)
 /// leaves alone.
 const WALL: &str = "weir_wall_tc:";
 
-/// Filters that may take an interface's packets elsewhere, but for weir's own BPF programs.
-pub(super) fn filters(ifindex: IfIndex, own_programs: &[u32]) -> Vec<Diversion> {
+/// Filters that may take an interface's packets elsewhere, but for weir's own BPF programs; and whether there are any but
+/// BPF programs.
+pub(super) fn filters(ifindex: IfIndex, own_programs: &[u32]) -> (Vec<Diversion>, bool) {
     match dump(ifindex) {
         Ok(filters) => {
             let mut found: Vec<Diversion> =
                 filters.iter().flat_map(|filter| judge(filter, own_programs)).collect();
             found.sort();
             found.dedup();
-            found
+            (found, filters.iter().any(is_filter))
         }
-        Err(errno) => vec![Diversion::unknown("tc filters cannot be read", errno)],
+        Err(errno) => (vec![Diversion::unknown("tc filters cannot be read", errno)], true),
     }
 }
 

@@ -83,15 +83,17 @@ struct Routed {
     link: LinkInfo,
     own_programs: Vec<u32>,
     found: Vec<Diversion>,
+    has_filters: bool,
 }
 
 impl Routed {
     fn read(ifindex: IfIndex, own_programs: &[u32]) -> rustix::io::Result<Self> {
         let link = link::look_up(ifindex)?;
         let mut found = proc::multicast_forwarding(&link.name);
-        found.extend(tc::filters(ifindex, own_programs));
+        let (filters, has_filters) = tc::filters(ifindex, own_programs);
+        found.extend(filters);
         found.extend(rules::policy_routing(&link.name));
-        Ok(Self { link, own_programs: own_programs.to_vec(), found })
+        Ok(Self { link, own_programs: own_programs.to_vec(), found, has_filters })
     }
 }
 
@@ -178,6 +180,13 @@ impl DiversionWatch {
         found.dedup();
         self.rested_at = Instant::now() + rest_since(begun);
         found
+    }
+
+    /// Whether rules were there at the last look that see the interface's packets before IP does, and may do with them
+    /// what is no diversion: mark them, count them, or say that they are this host's. BPF programs are diversions.
+    pub fn has_rules_at_ingress(&self) -> bool {
+        self.routed.as_ref().is_some_and(|routed| routed.has_filters)
+            || self.rules.as_ref().is_some_and(|(_, _, rules)| rules.are_at_ingress())
     }
 
     fn look(&mut self, own_programs: &[u32]) -> Vec<Diversion> {
