@@ -6,8 +6,10 @@
 
 #include "compat.h"
 #include "flow.h"
+#include "parse_ip6.h"
 
 #define FRAGMENT_BITS 0x3fff
+#define FRAGMENT_OFFSET 0x1fff
 #define TCP_FLAGS_AT 13
 #define TCP_SYN 0x02
 #define TCP_NO_REQUEST 0x15 /* FIN, RST, ACK */
@@ -33,7 +35,11 @@ static __always_inline void transport_of(const void *header, __u8 protocol,
 			      : WEIR_TARGET_TCP;
 }
 
-/* Where it was going; not of fragments, nor behind IPv6's further headers. */
+/*
+ * Where it was going: of no target, if the ports are in another fragment or
+ * behind IPv6's further headers. Does it tell of others that go there? No
+ * fragment does.
+ */
 static __always_inline bool destination_of(const struct sk_buff *skb,
 					   struct weir_screened_key *key)
 {
@@ -45,6 +51,8 @@ static __always_inline bool destination_of(const struct sk_buff *skb,
 		bpf_probe_read_kernel(&ip4, sizeof(ip4), ip);
 		key->family = WEIR_FAMILY_IPV4;
 		key->address[0] = ip4.daddr;
+		if (ip4.frag_off & bpf_htons(FRAGMENT_OFFSET))
+			return false;
 		transport_of(ip + ip4.ihl * 4, ip4.protocol, key);
 		return !(ip4.frag_off & bpf_htons(FRAGMENT_BITS));
 	}
@@ -53,6 +61,8 @@ static __always_inline bool destination_of(const struct sk_buff *skb,
 	bpf_probe_read_kernel(&ip6, sizeof(ip6), ip);
 	key->family = WEIR_FAMILY_IPV6;
 	__builtin_memcpy(key->address, &ip6.daddr, sizeof(key->address));
+	if (is_ipv6_extension(ip6.nexthdr, true))
+		return false;
 	transport_of(ip + sizeof(ip6), ip6.nexthdr, key);
 	return true;
 }

@@ -59,6 +59,29 @@ static __always_inline bool is_nf_queue(__u64 location)
 	return is_it;
 }
 
+/*
+ * A queue has refused a packet that went there. The gates have counted it as
+ * one to a screen, but for those that came in one poll with the first.
+ */
+static __always_inline void refuse(struct weir_screen *screen,
+				   const struct weir_screened_key *key,
+				   bool teaches)
+{
+	const struct weir_refusal *known = bpf_map_lookup_elem(&screened, key);
+	struct weir_refusal refusal = {.at_ns = bpf_ktime_get_ns()};
+	struct weir_poll *poll = current_poll();
+	__u64 current = poll ? poll_id_of(poll) : 0;
+
+	refusal.poll =
+		refusal_believed(known, refusal.at_ns) ? known->poll : current;
+	if (refusal.poll == current)
+		__sync_fetch_and_add(&screen->unlearned, 1);
+	if (!teaches)
+		return;
+	ring(WEIR_CAUSE_SCREEN_QUEUE, refusal.at_ns);
+	bpf_map_update_elem(&screened, key, &refusal, BPF_ANY);
+}
+
 SEC("tp_btf/kfree_skb")
 int BPF_PROG(weir_screened, struct sk_buff *skb, void *location)
 {
@@ -67,7 +90,6 @@ int BPF_PROG(weir_screened, struct sk_buff *skb, void *location)
 	struct weir_screened_key key = {};
 	const struct net_device *dev;
 	const struct dst_entry *dst;
-	__u64 now;
 
 	if (!screen || !screen->queues || !is_nf_queue((__u64)location))
 		return 0;
@@ -78,11 +100,7 @@ int BPF_PROG(weir_screened, struct sk_buff *skb, void *location)
 		return 0;
 	key.ifindex = BPF_CORE_READ(dev, ifindex);
 	key.egress_ifindex = BPF_CORE_READ(dst, dev, ifindex);
-	if (!destination_of(skb, &key))
-		return 0;
-	now = bpf_ktime_get_ns();
-	ring(WEIR_CAUSE_SCREEN_QUEUE, now);
-	bpf_map_update_elem(&screened, &key, &now, BPF_ANY);
+	refuse(screen, &key, destination_of(skb, &key));
 	return 0;
 }
 

@@ -10,8 +10,6 @@
 #include "destination.h"
 #include "screen_queue.h"
 
-/* After so long without a refusal, a destination may go another way by now. */
-#define REFUSED_BELIEVED_NS 1000000000ULL
 /*
  * Full queues are given a packet so often, whatever is believed of them. The
  * paper's time limit on the feedback, for the same reason.
@@ -65,11 +63,9 @@ static __always_inline bool is_screened(const struct weir_destination *entry,
 					__u64 now)
 {
 	struct weir_screened_key key;
-	__u64 *refused_ns;
 
 	screened_key(entry, ifindex, egress_ifindex, &key);
-	refused_ns = bpf_map_lookup_elem(&screened, &key);
-	return refused_ns && now < *refused_ns + REFUSED_BELIEVED_NS;
+	return refusal_believed(bpf_map_lookup_elem(&screened, &key), now);
 }
 
 /*

@@ -15,6 +15,8 @@
 #include "shared.h"
 
 #define NETLINK_S_CONGESTED 1 /* a bit, net/netlink/af_netlink.h */
+/* After so long without a refusal, a destination may go another way by now. */
+#define REFUSED_BELIEVED_NS 1000000000ULL
 
 /* Packets in a queue's socket, and how many more that takes. */
 struct screen_state {
@@ -63,6 +65,12 @@ screen_queue_room(const struct weir_screen_queue *queue)
 	held += held > 0;
 	left = queue->limit > held ? queue->limit - held : 0;
 	return left < state.room ? left : state.room;
+}
+
+static __always_inline bool refusal_believed(const struct weir_refusal *refusal,
+					     __u64 now)
+{
+	return refusal && now < refusal->at_ns + REFUSED_BELIEVED_NS;
 }
 
 #endif /* WEIR_SCREEN_QUEUE_H */

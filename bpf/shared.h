@@ -58,7 +58,7 @@ MAP_OF_ONE(this_sampler, samplers, BPF_MAP_TYPE_PERCPU_ARRAY, 0,
 MAP_OF_ONE(the_screen, screen, BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE,
 	   struct weir_screen);
 MAP(screened, BPF_MAP_TYPE_LRU_HASH, 0, WEIR_SCREENED, struct weir_screened_key,
-    __u64);
+    struct weir_refusal);
 
 /* The same, of the queues of egress interfaces. */
 MAP(egresses, BPF_MAP_TYPE_LRU_HASH, 0, WEIR_SCREENED, struct weir_screened_key,

@@ -28,6 +28,9 @@ struct weir_screen {
 	 * queue is believed to. */
 	__u64 believed_until_ns;
 	__u64 asked_ns; /* when a packet was last admitted to full queues */
+	/* Packets that a queue refused, and that the gates could not know to
+	 * go there. */
+	__u64 unlearned;
 	struct weir_screen_queue queue[WEIR_SCREEN_QUEUES];
 };
 
@@ -39,6 +42,12 @@ struct weir_screened_key {
 	__be16 port_be;
 	__u8 family; /* enum weir_family */
 	__u8 target; /* enum weir_target */
+};
+
+/* When a queue last refused a packet that goes there. */
+struct weir_refusal {
+	__u64 at_ns; /* CLOCK_MONOTONIC */
+	__u64 poll;  /* in which the first was that this was learned from */
 };
 
 /* A netlink socket of netfilter's. */

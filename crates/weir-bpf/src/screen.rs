@@ -152,6 +152,11 @@ impl Screens {
         }
     }
 
+    /// How many packets queues have refused that the gates could not know to go there, since any moment.
+    pub fn unlearned(&self) -> u64 {
+        self.shared.get(0, offset_of!(types::weir_screen, unlearned))
+    }
+
     /// What the gates have admitted. Not one instant: packets arrive meanwhile.
     ///
     /// # Errors

@@ -19,6 +19,8 @@ pub struct Counts {
     pub screened: u64,
     /// ...and to be forwarded anywhere.
     pub forwarded: u64,
+    /// Of those that queues refused: to where none was known to be.
+    pub unlearned: u64,
     /// As the first.
     pub queued_after: u64,
 }
@@ -55,13 +57,14 @@ impl Ledger {
         let forwarded = now.forwarded.wrapping_sub(from.forwarded);
         let queued_most = now.queued_after.wrapping_sub(from.queued_before);
         let queued_least = now.queued_before.wrapping_sub(from.queued_after);
+        let unlearned = now.unlearned.wrapping_sub(from.unlearned);
         let slack = SLACK + screened / ELSEWHERE;
         if screened >= MANY {
             self.from = now;
         }
         if screened < FEW {
             Evidence::None
-        } else if queued_most + slack < screened {
+        } else if queued_most.saturating_sub(unlearned) + slack < screened {
             Evidence::Some
         } else if queued_least > forwarded + slack {
             Evidence::Unseen
@@ -77,7 +80,7 @@ mod tests {
 
     fn counts(screened: u64, others: u64, queued: u64) -> Counts {
         let forwarded = screened + others;
-        Counts { queued_before: queued, screened, forwarded, queued_after: queued }
+        Counts { queued_before: queued, screened, forwarded, unlearned: 0, queued_after: queued }
     }
 
     fn judge(screened: u64, others: u64, queued: u64) -> Evidence {
@@ -98,6 +101,18 @@ mod tests {
         assert_eq!(judge(255, 0, 0), Evidence::None);
         assert_eq!(judge(8192, 500, 8600), Evidence::All);
         assert_eq!(judge(8192, 0, 9000), Evidence::Unseen);
+    }
+
+    #[test]
+    fn what_is_refused_of_other_destinations_hides_nothing() {
+        let judge = |unlearned| {
+            let now = Counts { unlearned, ..counts(8192, 500, 8192) };
+            Ledger::default().judge(now)
+        };
+        assert_eq!(judge(0), Evidence::All);
+        assert_eq!(judge(120), Evidence::All);
+        assert_eq!(judge(500), Evidence::Some);
+        assert_eq!(judge(9000), Evidence::Some);
     }
 
     #[test]

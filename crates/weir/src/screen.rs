@@ -96,12 +96,13 @@ impl ScreenWatch {
     fn count(&mut self) -> Option<Counts> {
         let queued_before = self.queued()?;
         let admitted = self.screens.admitted().ok()?;
+        let unlearned = self.screens.unlearned();
         let queued_after = self.queued()?;
         for (place, limit) in limits(&self.queues, &mut self.seen).enumerate() {
             self.screens.set_limit(place, limit);
         }
         let Admitted { screened, all: forwarded } = admitted;
-        Some(Counts { queued_before, screened, forwarded, queued_after })
+        Some(Counts { queued_before, screened, forwarded, unlearned, queued_after })
     }
 
     fn queued(&mut self) -> Option<u64> {
