@@ -108,7 +108,8 @@ static __always_inline bool queue_of(const struct net_device *dev, __u32 number,
 	if (BPF_CORE_READ(root, parent) != ROOT_PARENT &&
 	    BPF_CORE_READ(dev, real_num_tx_queues) != 1)
 		return false;
-	egress->device_queue = (__u64)device_queue;
+	/* The first transmit queue, where all of them have this one. */
+	egress->device_queue = (__u64)BPF_CORE_READ(root, dev_queue);
 	egress->root = (__u64)root;
 	egress->queue = egress->root;
 	if (IS_KIND(egress->root, "tbf"))

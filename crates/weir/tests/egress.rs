@@ -124,6 +124,15 @@ fn what_would_overflow_a_token_bucket_is_discarded_early() {
     an_egress_stays_full(TBF, &[]);
 }
 
+/// One queue stands before all of a device's transmit queues.
+#[test]
+fn so_is_what_would_leave_by_another_transmit_queue() {
+    let by_the_second = "ethtool -L near2 tx 2
+        unshare --mount sh -e -c 'mount -t sysfs sysfs /sys; cd /sys/class/net/near2/queues
+            echo 0 > tx-0/xps_cpus; printf %x $(((1 << $(nproc --all)) - 1)) > tx-1/xps_cpus'";
+    an_egress_stays_full(&format!("{by_the_second}\n{TBF}"), &[]);
+}
+
 /// Which queue a packet is for does not depend on its port.
 #[test]
 fn a_flood_to_ever_new_ports_is_discarded_early_too() {
