@@ -230,8 +230,20 @@ static __always_inline void account_add(__u32 place, __u32 packets)
 		account->in_poll += packets;
 }
 
+/* A packet that nothing holds back is charged to its kind. */
+static __always_inline void kind_note(__u32 kind, struct weir_poll *poll)
+{
+	struct weir_account *account = account_at(kind);
+
+	if (!account)
+		return;
+	account->key.kind = kind;
+	account_touch(account, kind, poll);
+	account->in_poll++;
+}
+
 /*
- * The same for a packet of a kind that has no destinations of its own: why it
+ * Charges a packet of a kind that has no destinations of its own: why it
  * passes, or is discarded.
  */
 __noinline __u32 kind_charge(__u32 pass, __u32 packets)

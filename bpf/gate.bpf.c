@@ -102,22 +102,32 @@ static __always_inline bool forwards_from(__u32 ifindex)
 /* The gate, for what the fast path of forwarding does not take. */
 MAP(behind, BPF_MAP_TYPE_PROG_ARRAY, 0, 1, __u32, __u32);
 
+/* Is the packet left to the gate, which discards past input's share? */
+static __always_inline bool is_for_limit(void)
+{
+	return interface.limited && !is_asleep() &&
+	       is_over_limit(this_softirq());
+}
+
 /* In the driver, in front of the gate, where the fast path is asked for. */
 SEC("xdp.frags")
 int weir_forward(struct xdp_md *ctx)
 {
 	__u32 len = bpf_xdp_get_buff_len(ctx);
 	struct weir_counter seen = {.packets = 1, .bytes = len};
-	const struct weir_poll *poll = current_poll();
+	struct weir_poll *poll = current_poll();
 	struct ingress at = {.mac = interface.mac};
 	long action;
 
 	/* is_stale() also sees to it that this poll has a time. */
-	if (poll && !is_stale() && interface.forwards && !interface.diverted) {
+	if (poll && !is_stale() && interface.forwards && !interface.diverted &&
+	    !is_for_limit()) {
 		at.now = poll->now_ns;
 		at.unfinished = interface.unfinished;
 		action = forward_fast(ctx, len, &at);
 		if (action == XDP_REDIRECT) {
+			if (!is_asleep())
+				kind_note(WEIR_KIND_FORWARD, poll);
 			count(WEIR_REASON_FORWARDED, seen);
 			return action;
 		}

@@ -108,16 +108,19 @@ static __always_inline bool is_control(struct cursor cursor)
 				  is_link_group4(ip4->daddr));
 }
 
-/*
- * Have receive softirqs taken more of this CPU than is input's, and is the
- * packet one that pays for it?
- */
+/* Have receive softirqs taken more of this CPU than is input's? */
+static __always_inline bool is_over_limit(const struct weir_softirq *softirq)
+{
+	return softirq && softirq->share >= interface.input_share &&
+	       softirq->unmarked < WEIR_UNMARKED_MAX;
+}
+
+/* They have, and is the packet one that pays for it? */
 static __always_inline bool is_past_limit(struct cursor cursor)
 {
 	struct weir_softirq *softirq = this_softirq();
 
-	if (!softirq || softirq->share < interface.input_share ||
-	    softirq->unmarked >= WEIR_UNMARKED_MAX)
+	if (!is_over_limit(softirq))
 		return false;
 	softirq->unmarked++;
 	softirq->limit = interface.input_share;

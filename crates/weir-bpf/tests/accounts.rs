@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use common::threaded::{Bench, MS, PORT};
-use common::{FAR_IP4, NEAR_IP4, wait_until};
+use common::{BEYOND_IP4, FAR_IP4, NEAR_IP4, wait_until};
 use weir_bpf::accounts::{Account, monotonic_now, until};
 use weir_bpf::attach::AttachMode;
 use weir_bpf::channels::Channel;
@@ -148,6 +148,45 @@ fn the_last_of_many_channels_in_a_poll_is_charged() {
     // A poll in which something else was admitted may have come between.
     assert!(after.packets - before.packets > POLLS / 2, "{before:?}, {after:?}");
     assert!(after.charged.0 > before.charged.0, "{before:?}, {after:?}");
+}
+
+/// Else whoever else has a packet in their polls pays for them.
+#[test]
+fn what_the_fast_path_forwards_is_charged() {
+    const FORWARDED: u64 = 20;
+    const POLLS: u64 = 50;
+    let bench = Bench::forwarding();
+    let input = bench.watch();
+    let socket = bench.network.bind(NEAR_IP4, PORT);
+    let sender = bench.network.sender();
+    let send = |to, port| sender.send(&bench.network.datagram(to, port, b"\n")).unwrap();
+    let of = |channel| account_of(&bench, &input, channel);
+    wait_until("both are known", || {
+        send(BEYOND_IP4, PORT);
+        send(NEAR_IP4, PORT);
+        let _ = socket.recv(&mut [0; 64]);
+        count(&bench, Reason::Forwarded) > 0 && of(udp(PORT)).is_some()
+    });
+    let forwarded = || of(Channel::of_kind(Kind::Forward)).map_or((0, 0), charged);
+    let (before, own) = (forwarded(), charged(of(udp(PORT)).unwrap()));
+    for _ in 0..POLLS {
+        in_one_poll(&bench, || {
+            (0..FORWARDED).for_each(|_| send(BEYOND_IP4, PORT));
+            send(NEAR_IP4, PORT);
+        });
+        wait_until("it is received", || socket.recv(&mut [0; 64]).is_ok());
+    }
+    let (after, own_after) = (forwarded(), charged(of(udp(PORT)).unwrap()));
+    assert!(after.0 - before.0 > POLLS / 2 * FORWARDED, "{before:?}, {after:?}");
+    assert!(
+        after.1 - before.1 > own_after.1 - own.1,
+        "{before:?}, {after:?}; {own:?}, {own_after:?}"
+    );
+}
+
+/// Packets, and nanoseconds.
+fn charged(account: Account) -> (u64, u64) {
+    (account.packets, account.charged.0)
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::sync::{Arc, MutexGuard};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
-use common::{FAR_IP4, NEAR_IP4, Network, alone, wait_until};
+use common::{BEYOND_IP4, FAR_IP4, NEAR_IP4, Network, alone, wait_until};
 use weir_bpf::attach::AttachMode;
 use weir_bpf::gate::{Gate, QueueProbe};
 use weir_bpf::softirq::Softirqs;
@@ -45,8 +45,12 @@ struct Bench {
 
 impl Bench {
     fn new(mode: AttachMode) -> Self {
+        Self::of(|| Network::gated(mode))
+    }
+
+    fn of(gated: impl FnOnce() -> (Network, Gate, QueueProbe)) -> Self {
         let alone = alone();
-        let (network, gate, probe) = Network::gated(mode);
+        let (network, gate, probe) = gated();
         let softirqs = Softirqs::load(&probe).unwrap();
         softirqs.set_period(PERIOD);
         softirqs.watch(true).unwrap();
@@ -328,6 +332,37 @@ fn an_skb_past_the_limit_is_discarded() {
     bench.send_from_its_cpu(5);
     wait_until("they pass", || bench.count(Reason::UdpNoSocket) == 5);
     assert_eq!(bench.count(Reason::CpuShare), 5);
+}
+
+/// Whatever the fast path would do with it.
+#[test]
+fn a_packet_to_forward_past_the_limit_is_discarded() {
+    const PACKETS: u64 = 5;
+    let mut bench = Bench::of(Network::forwarding);
+    let sender = bench.network.sender();
+    let packet = bench.network.datagram(BEYOND_IP4, CLOSED_PORT, b"fourteen bytes");
+    let send = || sender.send(&packet).unwrap();
+    let is_forwarded = |bench: &Bench| {
+        let before = bench.count(Reason::Forwarded);
+        wait_until("it is forwarded", || {
+            send();
+            bench.count(Reason::Forwarded) > before
+        });
+    };
+    is_forwarded(&bench);
+    // Nothing is input's at all.
+    bench.gate.limit_input(Some(Permille(0)));
+    let discarded = || bench.count(Reason::CpuShare);
+    wait_until("the limit holds", || {
+        send();
+        discarded() > 0
+    });
+    let before = (discarded(), bench.count(Reason::Forwarded));
+    (0..PACKETS).for_each(|_| send());
+    wait_until("they are discarded", || discarded() >= before.0 + PACKETS);
+    assert_eq!(bench.count(Reason::Forwarded), before.1);
+    bench.gate.limit_input(None);
+    is_forwarded(&bench);
 }
 
 /// A router that missed its neighbours' hellos would take over their addresses (VRRP), or route around

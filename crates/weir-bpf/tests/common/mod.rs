@@ -6,18 +6,21 @@ pub mod threaded;
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use etherparse::{IpHeaders, IpNumber, PacketBuilder, PacketBuilderStep, TcpHeader};
 use weir_bpf::attach::AttachMode;
+use weir_bpf::forward::FastPath;
 use weir_bpf::gate::{Gate, Policy, QueueProbe};
 use weir_bpf::sys::ethtool;
 use weir_bpf::sys::ipv6::{disable_ipv6, quiet_ipv6};
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::local_table::LocalAddresses;
 use weir_bpf::sys::netns::NetNs;
+use weir_bpf::sys::packet::PacketSocket;
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::traffic::{FlowSpec, Generator};
 use weir_bpf::units::{CpuId, IfIndex, MacAddr, PacketsPerSec};
@@ -27,6 +30,9 @@ pub const NEAR_IP4: &str = "198.18.0.1";
 pub const FAR_IP4: &str = "198.18.0.128";
 pub const NEAR_IP6: &str = "2001:2::1";
 pub const FAR_IP6: &str = "2001:2::100";
+/// Of a second interface of the host under test, and behind it: see [`Network::make_near_a_router`].
+pub const OUT_IP4: &str = "198.19.0.1";
+pub const BEYOND_IP4: &str = "198.19.0.2";
 
 /// Held by a test that takes the machine's CPUs, or what wakes every gate, for itself.
 pub fn alone() -> MutexGuard<'static, ()> {
@@ -122,6 +128,60 @@ impl Network {
         let (mut gate, probe) = network.gate(mode, &[NEAR_IP4], &[]);
         network.attach(&mut gate, mode);
         (network, gate, probe)
+    }
+
+    /// Has the host under test forward to [`BEYOND_IP4`]; where that leaves, by so long packets at most.
+    pub fn make_near_a_router(&self, mtu: u32) -> IfIndex {
+        let make = || {
+            let links = Links::open().unwrap();
+            links.create_veth("out", "far2", Some(self.far.as_fd())).unwrap();
+            let out = links.index("out").unwrap();
+            let far2 = || {
+                let links = Links::open().unwrap();
+                let far2 = links.index("far2").unwrap();
+                disable_ipv6("far2").unwrap();
+                // Else it takes no frame that is redirected.
+                ethtool::set_gro("far2", true).unwrap();
+                links.set_up(far2).unwrap();
+                links.mac(far2).unwrap()
+            };
+            let far2_mac = self.far.run(far2).unwrap();
+            quiet_ipv6("out").unwrap();
+            std::fs::write("/proc/sys/net/ipv4/conf/near/forwarding", "1").unwrap();
+            let run = |arguments: &str| {
+                let status = Command::new("ip").args(arguments.split(' ')).status().unwrap();
+                assert!(status.success(), "{arguments}");
+            };
+            run(&format!("link set out mtu {mtu} up"));
+            links.add_address(out, OUT_IP4.parse().unwrap(), 24).unwrap();
+            links.add_neighbour(out, BEYOND_IP4.parse().unwrap(), far2_mac).unwrap();
+            out
+        };
+        self.near.run(make).unwrap()
+    }
+
+    /// One whose host under test forwards to [`BEYOND_IP4`], by the fast path in front of a gate.
+    pub fn forwarding() -> (Self, Gate, QueueProbe) {
+        let network = Self::new();
+        network.make_far_a_host();
+        let out = network.make_near_a_router(1500);
+        let probe = QueueProbe::load().expect("the tests need root");
+        let load = || {
+            let mut gate = Gate::load_forwarding(&probe).unwrap();
+            gate.set_egresses(&[out]).unwrap();
+            gate.set_forwarding(true);
+            gate
+        };
+        let mut gate = network.near.run(load).unwrap();
+        gate.configure(network.near_mac, Policy::On);
+        gate.set_local(&local(&[NEAR_IP4, OUT_IP4])).unwrap();
+        network.attach(&mut gate, AttachMode::Native);
+        (network, gate, probe)
+    }
+
+    /// Sends what the far end has put together itself, as if it came from a wire.
+    pub fn sender(&self) -> PacketSocket {
+        self.far.run(|| PacketSocket::sender(self.far_ifindex).unwrap()).unwrap()
     }
 
     /// What the gate says of one packet: the reason whose counter moved, and only it, by one packet

@@ -40,8 +40,17 @@ impl Bench {
     }
 
     pub fn at(mode: AttachMode) -> Self {
+        Self::of(|| Network::gated(mode))
+    }
+
+    /// With the fast path of forwarding in front of it.
+    pub fn forwarding() -> Self {
+        Self::of(Network::forwarding)
+    }
+
+    fn of(gated: impl FnOnce() -> (Network, Gate, QueueProbe)) -> Self {
         let alone = alone();
-        let (network, gate, probe) = Network::gated(mode);
+        let (network, gate, probe) = gated();
         let cpu = *sched::online_cpus().unwrap().last().unwrap();
         let thread = napi_thread_on(cpu, &network);
         let inputs = Inputs::load(&probe).unwrap();
