@@ -256,7 +256,7 @@ static __always_inline bool look_again(void *ctx,
 							  : 0);
 	workspace = get_workspace();
 	if (!workspace || entry->target != WEIR_TARGET_TCP_SYN ||
-	    entry->generation != interface.generation ||
+	    entry->connected || entry->generation != interface.generation ||
 	    (entry->reason != WEIR_REASON_TCP_BACKLOG_FULL &&
 	     entry->reason != WEIR_REASON_TCP_SYN))
 		return false;

@@ -24,6 +24,17 @@ static __always_inline __u32 tuple_of(const struct flow *flow,
 	return sizeof(tuple->ipv6);
 }
 
+/* net->bpf.run_array[]: programs that redirect lookups (BPF_SK_LOOKUP). */
+#define NETNS_BPF_SK_LOOKUP 1
+
+/* Does a program choose the socket (BPF_SK_LOOKUP)? */
+static __always_inline bool lookup_is_steered(__u64 net)
+{
+	const struct net *netns = kernel_cast(net, struct net);
+
+	return kernel_address(netns, bpf.run_array[NETNS_BPF_SK_LOOKUP]);
+}
+
 /*
  * The kernel's own routing decision, rules included, for a packet of this
  * length; of any for 0.

@@ -170,9 +170,13 @@ look(struct packet *packet, const struct flow *flow, enum addressed addressed,
 		udp_look(packet, flow, to_many && !DEFECT(TO_MANY_AS_ONE),
 			 &workspace->charge, entry, prospects);
 	else if (!to_many && (entry->target == WEIR_TARGET_TCP_SYN ||
-			      DEFECT(SEGMENT_AS_SYN)))
+			      DEFECT(SEGMENT_AS_SYN))) {
 		tcp_syn(packet->ctx, flow, entry, workspace, poll);
-	else
+		/* As of the listeners that it finds. */
+		if (prospects->pass == WEIR_REASON_TCP_NO_SOCKET)
+			entry->connected =
+				lookup_is_steered(packet_net(packet));
+	} else
 		prospects->good_for = 0;
 }
 

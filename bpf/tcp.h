@@ -139,6 +139,14 @@ __noinline int tcp_judge_syn(__u64 address, struct prospects *prospects)
 	return 0;
 }
 
+/* May a program give another sender another listener? */
+static __always_inline bool tcp_is_steered(__u64 address)
+{
+	const struct sock *sk = kernel_cast(address, struct sock);
+
+	return lookup_is_steered(kernel_address(sk, __sk_common.skc_net.net));
+}
+
 /*
  * The tuple is the workspace's, so as to spare the callers' stack. A listener
  * that was full is not asked again in the same poll.
@@ -170,6 +178,7 @@ static __always_inline void tcp_syn(void *ctx, const struct flow *flow,
 		tcp_judge_syn(address, prospects);
 		entry->sock = prospects->room ? 0 : address;
 	}
+	entry->connected = tcp_is_steered(address);
 	bpf_sk_release(skc);
 }
 

@@ -103,7 +103,7 @@ udp_group_is_alone(const struct weir_destination *entry, const struct sock *sk)
 	struct workspace *workspace = get_workspace();
 	struct survey *survey;
 
-	if (!workspace || udp_lookup_is_steered(net))
+	if (!workspace || lookup_is_steered(net))
 		return false;
 	survey = survey_begin(workspace, entry, net);
 	survey->but = kernel_address(sk, sk_reuseport_cb);

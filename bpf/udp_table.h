@@ -199,17 +199,6 @@ static __always_inline __u32 udp_socket_tag(const struct sock *sk, __u64 net)
 	return tag >> 32;
 }
 
-/* net->bpf.run_array[]: programs that redirect lookups (BPF_SK_LOOKUP). */
-#define NETNS_BPF_SK_LOOKUP 1
-
-/* Does a program choose the socket (BPF_SK_LOOKUP)? */
-static __always_inline bool udp_lookup_is_steered(__u64 net)
-{
-	const struct net *netns = kernel_cast(net, struct net);
-
-	return kernel_address(netns, bpf.run_array[NETNS_BPF_SK_LOOKUP]);
-}
-
 /* Is this the only socket in its bucket that could be given such packets? */
 __noinline bool udp_bucket_has_one(const struct weir_destination *entry,
 				   __u64 sock, __u64 bucket)
@@ -242,7 +231,7 @@ __noinline bool udp_is_alone(__u64 address, struct weir_destination *entry)
 
 	if (DEFECT(PORT_SHARED_IGNORED))
 		return true;
-	if (!entry || udp_lookup_is_steered(net))
+	if (!entry || lookup_is_steered(net))
 		return false;
 	bucket = udp_bucket(sk, net, bpf_ntohs(entry->port_be));
 	if (!udp_bucket_has_one(entry, address, bucket))
@@ -272,7 +261,7 @@ __noinline bool udp_is_still_alone(const struct weir_destination *entry)
 	net = kernel_address(sk, __sk_common.skc_net.net);
 	return (udp_socket_tag(sk, net) == entry->sock_tag ||
 		DEFECT(PLACE_IS_ENOUGH)) &&
-	       !udp_lookup_is_steered(net);
+	       !lookup_is_steered(net);
 }
 
 /*
@@ -284,7 +273,7 @@ __noinline bool udp_is_nobodys(const struct weir_destination *entry, __u64 net)
 	struct workspace *workspace = get_workspace();
 	struct survey *survey;
 
-	if (!entry || !workspace || !net || udp_lookup_is_steered(net))
+	if (!entry || !workspace || !net || lookup_is_steered(net))
 		return false;
 	survey = survey_begin(workspace, entry, net);
 	survey->any_address = entry->target == WEIR_TARGET_UDP_GROUP;

@@ -116,7 +116,8 @@ kinds! {
         "the gate goes on discarding, and what it discards is not seen there (at tc, packet sockets for all protocols \
          see it); use `--policy off` while capturing; `ss --packet --raw --processes` says whose they are");
     /// BPF programs that choose sockets; the gate's own look-up runs them too.
-    SkLookup: "BPF programs choose the socket", Judges("costs nothing: the gate's look-up asks them too");
+    SkLookup: "BPF programs choose the socket", Judges(
+        "the gate's look-up asks them too, for each datagram and each connection request");
     /// Has changed, and is not read yet: reading it took long, and must not take the CPU.
     Unread: "what may divert packets has changed and is not read yet", Passes(
         "it is read within a minute; a firewall that is loaded in one go (`nft -f`) is read once");
