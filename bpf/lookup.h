@@ -37,7 +37,7 @@ static __always_inline bool lookup_is_steered(__u64 net)
 
 /*
  * The kernel's own routing decision, rules included, for a packet of this
- * length; of any for 0.
+ * length; of any for 0. The helper, told of none, takes the skb's own.
  */
 static __always_inline long route_of(void *ctx, const struct flow *flow,
 				     __u32 ifindex, __u16 length,
@@ -52,7 +52,7 @@ static __always_inline long route_of(void *ctx, const struct flow *flow,
 	else
 		route->tos = flow->flowinfo;
 	route->l4_protocol = flow->protocol;
-	route->tot_len = length;
+	route->tot_len = length ?: 1;
 	route->sport = flow->source_port_be;
 	route->dport = flow->port_be;
 	route->ifindex = ifindex;

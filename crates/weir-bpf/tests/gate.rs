@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::process::Command;
 use std::time::Duration;
 
-use common::{NEAR_IP4, NEAR_IP6, Network, local, wait_until};
+use common::{BEYOND_IP4, NEAR_IP4, NEAR_IP6, Network, local, wait_until};
 use rustix::net::{AddressFamily, SocketType, bind, socket, sockopt};
 use weir_bpf::attach::AttachMode;
 use weir_bpf::gate::{Gate, Policy, QueueProbe};
@@ -438,4 +438,18 @@ fn an_address_that_goes_is_forgotten() {
         assert_eq!(bench.judge(&packet), Reason::NoRoute);
     }
     drop(socket);
+}
+
+/// The kernel forwards it in pieces, or tells its sender.
+#[test]
+fn a_packet_that_is_longer_than_its_way_takes_has_one() {
+    const MTU: u32 = 1000;
+    let network = Network::new();
+    network.make_near_a_router(MTU);
+    let packet = network.datagram(BEYOND_IP4, OPEN, &[0; MTU as usize]);
+    for place in [AttachMode::Native, AttachMode::Tcx] {
+        let (gate, _probe) = network.gate(place, &[NEAR_IP4], &[]);
+        let reason = network.near.run(|| network.judge(&gate, &packet)).unwrap();
+        assert_eq!(reason, Reason::Forward, "{place:?}");
+    }
 }
