@@ -20,6 +20,17 @@ use crate::task::Task;
 /// What the loopback interface has for an Ethernet address.
 const NO_MAC: MacAddr = MacAddr([0; 6]);
 
+/// Where the drivers of some interfaces have an XDP program run instead, as another interface's.
+pub fn where_it_runs(interface: &str, kind: Option<&str>, driver: Option<&str>) -> Option<String> {
+    if kind == Some("bond") {
+        // `xdp_master_redirect()`
+        return Some(format!("in the drivers of {interface}'s ports"));
+    }
+    // `netvsc_vf_setxdp()`
+    (driver == Some("hv_netvsc"))
+        .then(|| format!("in the driver of the device that accelerates {interface}"))
+}
+
 /// A claimed interface. Dropping it removes its files and gives the lock back.
 pub struct Claim {
     /// The interface's number.
@@ -83,25 +94,10 @@ impl Claim {
                  there is none",
             ));
         }
-        // Its program runs on the ports, as their interfaces: `xdp_master_redirect()`.
-        if kind == Some("bond") && attach == Attach::Native {
-            return Err(Error::refused(
-                format!(
-                    "in the drivers of {interface}'s ports, sockets bound to {interface} cannot be told"
-                ),
-                at_tc(),
-            ));
-        }
-        // It runs on the accelerated device behind, as that one's: `netvsc_vf_setxdp()`.
-        let driver = ethtool::driver(interface);
-        if attach == Attach::Native && driver.is_ok_and(|driver| driver == "hv_netvsc") {
-            return Err(Error::refused(
-                format!(
-                    "in the driver of the device that accelerates {interface}, sockets bound to {interface} cannot \
-                     be told"
-                ),
-                at_tc(),
-            ));
+        let elsewhere = where_it_runs(interface, kind, ethtool::driver(interface).ok().as_deref());
+        if let Some(place) = elsewhere.filter(|_| attach == Attach::Native) {
+            let problem = format!("{place}, sockets bound to {interface} cannot be told");
+            return Err(Error::refused(problem, at_tc()));
         }
         let key = host.key(ifindex);
         let lock = match Lock::take(&host.dir, &key, Purpose::Protect)? {
@@ -147,5 +143,19 @@ impl Claim {
     /// The interface's name, as last heard.
     pub fn interface(&self) -> String {
         self.journal.interface()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No test can make such interfaces on every kernel.
+    #[test]
+    fn in_the_driver_some_interfaces_packets_are_anothers() {
+        assert!(where_it_runs("bond0", Some("bond"), Some("bonding")).is_some());
+        assert!(where_it_runs("eth0", None, Some("hv_netvsc")).is_some());
+        assert_eq!(where_it_runs("eth0", None, Some("virtio_net")), None);
+        assert_eq!(where_it_runs("eth0", Some("veth"), None), None);
     }
 }

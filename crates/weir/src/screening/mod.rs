@@ -24,6 +24,7 @@ use rustix::net::{ipproto, sendto, socket_with};
 use signal_hook::consts::signal::SIGUSR1;
 use weir_bpf::abi;
 use weir_bpf::sys::caps::Capability;
+use weir_bpf::sys::ethtool;
 use weir_bpf::sys::link::Links;
 use weir_bpf::units::IfIndex;
 use weir_bpf::wall::{self, Asked, Key, Options, Questions, Wall};
@@ -34,6 +35,7 @@ use self::rejections::Rejections;
 use self::rules::{Action, Rules};
 use self::sides::Sides;
 use crate::choice::Forward;
+use crate::claim;
 use crate::company;
 use crate::error::{Error, Result};
 use crate::named_file;
@@ -111,8 +113,18 @@ fn sides<'a>(args: &ScreenArgs, names: [&'a str; 2]) -> Result<[Side<'a>; 2]> {
                 "name Ethernet interfaces; `ip link` lists them (link/ether)",
             ));
         }
-        if args.attach == Place::Native && wall::in_driver(ifindex)? == Some(false) {
-            let at_tc = company::at_tc(args.forward == Forward::Xdp);
+        if args.attach == Place::Tc {
+            continue;
+        }
+        let at_tc = company::at_tc(args.forward == Forward::Xdp);
+        let driver = ethtool::driver(name).ok();
+        if let Some(place) = claim::where_it_runs(name, info.kind.as_deref(), driver.as_deref()) {
+            return Err(Error::refused(
+                format!("{place}, packets of {name} are not known for its own"),
+                format!("screen it with {at_tc}"),
+            ));
+        }
+        if wall::in_driver(ifindex)? == Some(false) {
             let beside = format!("run the screen beside it with {at_tc}");
             company::refuse_other(&links, ifindex, name, &beside)?;
         }
