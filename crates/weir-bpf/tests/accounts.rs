@@ -264,8 +264,10 @@ fn where_a_program_chooses_the_listener_no_senders_answer_is_anothers() {
         (0..TRIES).map(|_| [KEPT_OUT, KEPT_OUT + 1].map(judge)).collect::<Vec<_>>()
     };
     let judged = bench.network.near.run(judge).unwrap();
-    let others: Vec<_> =
-        judged.iter().filter(|it| **it != [Reason::ClosedShare, Reason::TcpSyn]).collect();
+    // Now and then one is admitted.
+    let is_closed = |it| matches!(it, Reason::ClosedShare | Reason::TcpNoSocket);
+    let is_own = |it: &&[Reason; 2]| is_closed(it[0]) && it[1] == Reason::TcpSyn;
+    let others: Vec<_> = judged.iter().filter(|it| !is_own(it)).collect();
     assert!(others.is_empty(), "{others:?}");
 }
 

@@ -6,7 +6,6 @@ pub mod threaded;
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -148,11 +147,8 @@ impl Network {
             let far2_mac = self.far.run(far2).unwrap();
             quiet_ipv6("out").unwrap();
             std::fs::write("/proc/sys/net/ipv4/conf/near/forwarding", "1").unwrap();
-            let run = |arguments: &str| {
-                let status = Command::new("ip").args(arguments.split(' ')).status().unwrap();
-                assert!(status.success(), "{arguments}");
-            };
-            run(&format!("link set out mtu {mtu} up"));
+            NetSysfs::open().unwrap().write("out", "mtu", &mtu.to_string()).unwrap();
+            links.set_up(out).unwrap();
             links.add_address(out, OUT_IP4.parse().unwrap(), 24).unwrap();
             links.add_neighbour(out, BEYOND_IP4.parse().unwrap(), far2_mac).unwrap();
             out
