@@ -19,14 +19,17 @@
 #include "unsent.h"
 #include <linux/pkt_cls.h>
 
-/* What is decided before a packet is parsed; else NO_REASON. */
-static __always_inline int standing_reason(bool past_limit)
+/*
+ * What is decided before a packet is parsed; else NO_REASON. in_poll: the skb
+ * says that NAPI has brought it.
+ */
+static __always_inline int standing_reason(bool past_limit, bool in_poll)
 {
 	struct weir_poll *poll;
 
 	/* Where no NAPI poll ever ends, nothing of one packet holds for the
 	 * next. */
-	if (interface.no_polls)
+	if (interface.no_polls && !in_poll)
 		end_poll();
 	if (interface.policy_off)
 		return WEIR_REASON_POLICY_OFF;
@@ -80,7 +83,7 @@ int weir_gate(struct xdp_md *ctx)
 		count(WEIR_REASON_ASLEEP, seen);
 		return XDP_PASS;
 	}
-	reason = standing_reason(past_limit);
+	reason = standing_reason(past_limit, false);
 	if (reason == NO_REASON && !explaining)
 		reason = xdp_fast_path(ctx, len);
 	if (reason == NO_REASON)
@@ -183,7 +186,7 @@ int weir_gate_tc(struct __sk_buff *skb)
 	if (skb_is_misnamed(skb))
 		reason = WEIR_REASON_OTHER_ETHERTYPE;
 	else
-		reason = standing_reason(past_limit);
+		reason = standing_reason(past_limit, skb->napi_id);
 	/* The kernel has taken the tag off: skb_vlan_untag(). */
 	if (reason == NO_REASON && skb->vlan_present &&
 	    is_of_vlan(skb->vlan_tci) && !DEFECT(VLAN_IGNORED))

@@ -18,8 +18,10 @@ struct weir_interface {
 	__u8 diverted;	  /* 1: something may take packets elsewhere: pass */
 	__u32 generation; /* counts changes of the addresses */
 	__u32 ifindex;
-	__u32 no_polls; /* 1: its driver has no NAPI: each packet is a poll */
-	__u32 limited;	/* 1: softirqs may not take more than that from... */
+	/* 1: its driver has no NAPI, or one's below it: each packet that comes
+	 * without is a poll. */
+	__u32 no_polls;
+	__u32 limited;	   /* 1: softirqs may not take more than that from... */
 	__u32 input_share; /* ...processes, in parts of WEIR_SHARE_ONE */
 	__u32 selective;   /* 1: heavy sources are shed before light ones */
 	__u32 charges;	   /* 1 + its row of charges; 0: none */

@@ -70,6 +70,8 @@ pub struct Gate {
     addresses: AddressTable,
     /// By what the probe finds its row of charges, where it has one.
     charges: Option<Vec<u8>>,
+    /// Its own driver has no NAPI.
+    unpolled: bool,
     /// The ports that the kernel half takes for translated.
     translated: Vec<Ports>,
     /// Which of its programs is loaded: that for XDP, else that for tc ingress.
@@ -162,6 +164,7 @@ impl Gate {
             attachment: None,
             addresses: AddressTable::default(),
             charges: None,
+            unpolled: false,
             translated: Vec::new(),
         })
     }
@@ -345,18 +348,19 @@ impl Gate {
         if self.xdp { progs.weir_gate.as_fd() } else { progs.weir_gate_tc.as_fd() }
     }
 
-    /// Tells the gate where it is. A driver without NAPI has no polls that the probe could see end.
+    /// Tells the gate where it is.
     fn set_interface(&mut self, ifindex: IfIndex, ifname: &str, mode: AttachMode) -> Result<()> {
         self.set_charges(ifindex)?;
         let driver = ethtool::driver(ifname).unwrap_or_default();
-        let no_polls = driver == "tun";
+        self.unpolled = driver == "tun";
         // A tun device runs XDP on skbs as well, of whatever is several in one.
-        let pieces = mode == AttachMode::Generic || mode == AttachMode::Native && no_polls;
-        let packet_max = if pieces { Links::open()?.info(ifindex)?.mtu } else { 0 };
+        let pieces = mode == AttachMode::Generic || mode == AttachMode::Native && self.unpolled;
+        let links = Links::open()?;
+        let packet_max = if pieces { links.info(ifindex)?.mtu } else { 0 };
+        self.follow_ports(&links, ifindex)?;
         let bss = self.bss();
         bss.interface.ifindex = ifindex.0;
         bss.interface.packet_max = packet_max;
-        bss.interface.no_polls = u32::from(no_polls);
         let partial = driver == "veth" || CHECKSUMS_UNTOLD.contains(&driver.as_str());
         bss.lazy_may_be_partial = u32::from(partial);
         let native = mode == AttachMode::Native;
@@ -364,6 +368,17 @@ impl Gate {
         if !self.is_for(mode) {
             return Err(attach_mode::failed(ifname, mode, Errno::INVAL));
         }
+        Ok(())
+    }
+
+    /// Has it look whether packets come in by a tun device, which is the interface or below it. A driver without NAPI has
+    /// no polls that the probe could see end.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn follow_ports(&mut self, links: &Links, ifindex: IfIndex) -> Result<()> {
+        let without_napi = links.below(ifindex)?.iter().any(|it| it.kind.as_deref() == Some("tun"));
+        self.bss().interface.no_polls = without_napi.into();
         Ok(())
     }
 
@@ -377,7 +392,7 @@ impl Gate {
 
     /// Whether a softirq polls its interface. Not a tun device: its packets come in the time of whoever writes them.
     pub fn is_polled(&self) -> bool {
-        globals(self.skel.maps.bss_data.as_deref()).interface.no_polls == 0
+        !self.unpolled
     }
 
     /// Whether it sees packets that are several in one, and not that they are.

@@ -1,6 +1,6 @@
-//! The gate on a tap device, whose driver has no NAPI: no poll ever ends there, so nothing that was found
-//! out for one packet may answer for the next. And packets come one by one, so it can be told to the packet
-//! how many a queue takes.
+//! The gate on a tap device, whose driver has no NAPI, and on a bridge over one: no poll ever ends there, so nothing
+//! that was found out for one packet may answer for the next. And packets come one by one, so it can be told to the
+//! packet how many a queue takes.
 
 #![allow(clippy::unwrap_used, reason = "a failed call fails the test")]
 
@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::AsRawFd;
+use std::process::Command;
 
 use common::{FAR_IP4, NEAR_IP4};
 use etherparse::PacketBuilder;
@@ -25,6 +26,7 @@ use weir_bpf::verdict::Reason;
 
 const PORT: u16 = 5000;
 const TAP: &str = "tap0";
+const BRIDGE: &str = "bridge0";
 const FAR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 9];
 /// What a socket's queue takes is several hundred of the test's packets, at the usual limits.
 const FLOOD: u64 = 4000;
@@ -56,11 +58,19 @@ fn open_tap() -> File {
     tap
 }
 
+/// A bridge whose only port is the tap device, which is up.
+fn bridge() {
+    let script = format!(
+        "ip link add {BRIDGE} type bridge; ip link set {TAP} master {BRIDGE}; ip link set {TAP} up"
+    );
+    assert!(Command::new("sh").args(["-e", "-c", &script]).status().unwrap().success());
+}
+
 /// Brings the device up, with an address.
-fn set_up() -> (IfIndex, MacAddr) {
+fn set_up(ifname: &str) -> (IfIndex, MacAddr) {
     let links = Links::open().unwrap();
-    let ifindex = links.index(TAP).unwrap();
-    disable_ipv6(TAP).unwrap();
+    let ifindex = links.index(ifname).unwrap();
+    disable_ipv6(ifname).unwrap();
     links.set_up(ifindex).unwrap();
     links.add_address(ifindex, NEAR_IP4.parse().unwrap(), 24).unwrap();
     links.add_neighbour(ifindex, FAR_IP4.parse().unwrap(), MacAddr(FAR_MAC)).unwrap();
@@ -92,16 +102,19 @@ fn drain(socket: &UdpSocket) -> u64 {
 
 /// Fills the queue of a socket and drains it, time and again: it takes as many packets as the kernel alone
 /// lets in.
-fn fill_and_drain(mode: AttachMode) {
+fn fill_and_drain(ifname: &str, mode: AttachMode) {
     // Also the thread that receives: without NAPI, the one that writes.
     sched::pin_current_thread(*sched::online_cpus().unwrap().last().unwrap()).unwrap();
     let tap = open_tap();
-    let (ifindex, mac) = set_up();
+    if ifname == BRIDGE {
+        bridge();
+    }
+    let (ifindex, mac) = set_up(ifname);
     let probe = QueueProbe::load().expect("the tests need root");
     let mut gate = Gate::load(&probe, mode).unwrap();
     gate.configure(mac, Policy::Off);
     gate.set_local(&common::local(&[NEAR_IP4])).unwrap();
-    gate.attach(ifindex, TAP, mode).unwrap();
+    gate.attach(ifindex, ifname, mode).unwrap();
     let socket = UdpSocket::bind((NEAR_IP4, PORT)).unwrap();
     socket.set_nonblocking(true).unwrap();
     let frame = frame(mac);
@@ -142,10 +155,20 @@ fn fill_and_drain(mode: AttachMode) {
     }
 }
 
+fn in_a_namespace(test: impl FnOnce() + Send) {
+    NetNs::create().expect("the tests need root").run(test).unwrap();
+}
+
 #[test]
 fn without_napi_polls_a_queue_takes_what_fits_and_is_seen_drained() {
     for mode in [AttachMode::Generic, AttachMode::Native, AttachMode::Clsact] {
-        let netns = NetNs::create().expect("the tests need root");
-        netns.run(|| fill_and_drain(mode)).unwrap();
+        in_a_namespace(|| fill_and_drain(TAP, mode));
+    }
+}
+
+#[test]
+fn behind_a_bridge_whose_port_has_no_napi_polls_it_is_the_same() {
+    for mode in [AttachMode::Generic, AttachMode::Clsact] {
+        in_a_namespace(|| fill_and_drain(BRIDGE, mode));
     }
 }

@@ -248,7 +248,9 @@ impl Protected {
                 forwarding.look(&self.host.links, self.claim.ifindex, &mut self.gate)?;
             }
             self.look_at_answers()?;
-            // Routes change without a word of the interface. A router's do all the time, so they are not listened to.
+            // Ports and routes change without a word of the interface. A router's routes do all the time, so they are not
+            // listened to.
+            self.gate.follow_ports(&self.host.links, self.claim.ifindex)?;
             set_addresses(&mut self.gate, self.claim.ifindex)?;
         }
         self.gate.believe_for(BELIEVED);

@@ -119,6 +119,32 @@ impl Links {
         answers.iter().filter(|answer| answer.name().is_ok()).map(Answer::info).collect()
     }
 
+    /// An interface, and those by which its packets come in: its ports, the one below it, and so on. A veth's peer is
+    /// none. Others are asked for only if it may have such.
+    ///
+    /// # Errors
+    /// As [`Links::name`], and as [`Links::list`].
+    pub fn below(&self, ifindex: IfIndex) -> Result<Vec<LinkInfo>> {
+        let mut found = vec![self.info(ifindex)?];
+        let is_leaf = |it: &LinkInfo| matches!(it.kind.as_deref(), None | Some("veth" | "tun"));
+        if is_leaf(&found[0]) {
+            return Ok(found);
+        }
+        let mut others = self.list()?;
+        let mut at = 0;
+        while let Some(upper) = found.get(at).cloned() {
+            let is_below = |it: &LinkInfo| {
+                it.ifindex != ifindex
+                    && (it.master == Some(upper.ifindex)
+                        || upper.lower == Some(it.ifindex) && !is_leaf(&upper))
+            };
+            let (below, rest) = others.into_iter().partition(is_below);
+            (found, others) = ([found, below].concat(), rest);
+            at += 1;
+        }
+        Ok(found)
+    }
+
     /// Counters of an interface since it was made.
     ///
     /// # Errors

@@ -1,12 +1,13 @@
 //! On real veth pairs in namespaces of the tests' own.
 
+use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::process::Command;
 
 use super::*;
 use crate::sys::ipv6::{disable_ipv6, quiet_ipv6};
-use crate::sys::test_support::{Sandbox, wait_until, with_pair};
+use crate::sys::test_support::{Sandbox, sh, wait_until, with_pair};
 
 const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 7]);
 
@@ -36,6 +37,27 @@ fn what_is_no_text_hides_no_interface_but_its_own() {
         assert!(names.contains(&(far, "far".into())), "{names:?}");
         assert_eq!(names.len(), 4, "lo and even, too: {names:?}");
         assert_eq!(links.index("near").unwrap(), near);
+    });
+}
+
+/// A tunnel by its own bridge is a circle, which the kernel does not refuse.
+#[test]
+fn what_is_below_an_interface_is_what_its_packets_come_in_by() {
+    with_pair(|links, _, _| {
+        sh("ip tuntap add tap0 mode tap; ip link add br0 type bridge; ip link set near master br0
+            ip link add mac0 link br0 type macvlan");
+        let below = |name| {
+            let below = links.below(links.index(name).unwrap()).unwrap();
+            below.into_iter().map(|it| (it.name, it.kind.unwrap())).collect::<BTreeMap<_, _>>()
+        };
+        let names = |name| below(name).into_keys().collect::<Vec<_>>();
+        assert_eq!(names("near"), ["near"], "not its peer");
+        assert_eq!(names("br0"), ["br0", "near"]);
+        sh("ip link set tap0 master br0");
+        assert_eq!(names("mac0"), ["br0", "mac0", "near", "tap0"]);
+        assert_eq!(below("br0")["tap0"], "tun");
+        sh("ip link set tap0 nomaster");
+        assert_eq!(names("br0"), ["br0", "near"]);
     });
 }
 
