@@ -286,12 +286,12 @@ static __always_inline int ip_kind_reason(const struct flow *flow,
 		return WEIR_REASON_SOURCE_ROUTED;
 	if (parse == WEIR_PARSE_LATER_FRAGMENT)
 		return fragment_later(flow);
-	if (target_of(flow, parse) == WEIR_TARGET_FORWARD &&
-	    addressed_to(flow) != ADDRESSED_ELSEWHERE)
-		return other_reason(flow, parse);
 	if (flow->fragment == WEIR_FRAGMENT_FIRST &&
 	    fragment_is_overtaken(flow))
 		return WEIR_REASON_FRAGMENT;
+	if (target_of(flow, parse) == WEIR_TARGET_FORWARD &&
+	    addressed_to(flow) != ADDRESSED_ELSEWHERE)
+		return other_reason(flow, parse);
 	return NO_REASON;
 }
 
@@ -335,11 +335,17 @@ static __always_inline __u32 flow_reason(struct packet *packet, bool on_skb,
 					 const struct flow *flow,
 					 enum weir_parse parse)
 {
-	int reason = kind_reason(flow, parse);
+	bool is_head = flow->fragment == WEIR_FRAGMENT_FIRST;
+	int reason = kind_reason(flow, parse), charged;
 
-	if (reason != NO_REASON)
-		return kind_charge(reason, packet->seen.packets);
-	if (flow->fragment == WEIR_FRAGMENT_FIRST)
+	if (reason != NO_REASON) {
+		charged = kind_charge(reason, packet->seen.packets);
+		/* Else a tail has overtaken it, which is known already. */
+		if (is_head && reason != WEIR_REASON_FRAGMENT)
+			fragment_note(flow, charged);
+		return charged;
+	}
+	if (is_head)
 		return head_reason(packet, on_skb, flow,
 				   target_of(flow, parse));
 	return destination_reason(packet, on_skb, flow, target_of(flow, parse));

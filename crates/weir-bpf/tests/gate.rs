@@ -11,13 +11,14 @@ use std::time::Duration;
 
 use common::{BEYOND_IP4, NEAR_IP4, NEAR_IP6, Network, local, wait_until};
 use rustix::net::{AddressFamily, SocketType, bind, socket, sockopt};
+use weir_bpf::accounts::{Accounts, until};
 use weir_bpf::attach::AttachMode;
 use weir_bpf::gate::{Gate, Policy, QueueProbe};
 use weir_bpf::sys::local_table::LocalAddresses;
 use weir_bpf::sys::sched;
 use weir_bpf::traffic::{FlowSpec, Lengths};
 use weir_bpf::units::{CpuId, MacAddr, Permille};
-use weir_bpf::verdict::{Reason, Verdict};
+use weir_bpf::verdict::{Kind, Reason, Verdict};
 
 const OPEN: u16 = 5000;
 const CLOSED: u16 = 5999;
@@ -252,6 +253,48 @@ fn policy_off_passes_and_counts() {
     let mut bench = Bench::new();
     bench.gate.configure(bench.network.near_mac, Policy::Off);
     assert_eq!(bench.judge(&bench.udp(NEAR_IP4, OPEN)), Reason::PolicyOff);
+}
+
+/// The first of a datagram's fragments or, further on, its last, with the datagram's number.
+fn fragment(packet: &[u8], number: u16, first: bool) -> Vec<u8> {
+    let place: [u8; 2] = if first { [0x20, 0] } else { [0, 16] };
+    with(packet, &[(ETHERNET + 4, &number.to_be_bytes()), (ETHERNET + 6, &place)])
+}
+
+/// Whatever it is a datagram of.
+#[test]
+fn the_tail_of_a_datagram_shares_its_head_s_verdict() {
+    let bench = Bench::new();
+    let udp = bench.udp(NEAR_IP4, OPEN);
+    let icmp = with(&udp, &[(ETHERNET + 9, &[1])]);
+    let judge = |number, first| bench.judge(&fragment(&icmp, number, first));
+    assert_eq!([judge(1, true), judge(1, false)], [Reason::Icmp, Reason::Fragment]);
+    assert_eq!([judge(2, false), judge(2, true)], [Reason::FragmentEarly, Reason::Fragment]);
+    assert_eq!(judge(2, false), Reason::FragmentEarly, "one in between");
+    let short = with(&udp, &[(ETHERNET + 24, &[0, 7])]);
+    let short = |first| bench.judge(&fragment(&short, 3, first));
+    assert_eq!([short(true), short(false)], [Reason::Malformed, Reason::Fragment]);
+}
+
+#[test]
+fn past_a_share_the_tail_is_discarded_with_its_head() {
+    let cpu = *sched::online_cpus().unwrap().last().unwrap();
+    sched::pin_current_thread(cpu).unwrap();
+    let bench = Bench::new();
+    let icmp = with(&bench.udp(NEAR_IP4, OPEN), &[(ETHERNET + 9, &[1])]);
+    let judge = |number, first| bench.judge(&fragment(&icmp, number, first));
+    // What is admitted in a poll is charged when it ends.
+    let accounts = Accounts::open(bench.gate.channel_map_ids().unwrap().accounts).unwrap();
+    accounts.limit(cpu, Kind::Icmp as u32, Permille(0), until(Duration::from_secs(60)));
+    let mut numbers = 10..;
+    for _ in 0..10 {
+        let is_discarded = |number: &u16| judge(*number, true) == Reason::IcmpShare;
+        let discarded = numbers.find(is_discarded).unwrap();
+        assert_eq!(judge(discarded, false), Reason::FragmentDiscarded);
+        let overtaken = numbers.next().unwrap();
+        assert_eq!(judge(overtaken, false), Reason::FragmentEarly);
+        assert_eq!(judge(overtaken, true), Reason::Fragment, "its head came last");
+    }
 }
 
 /// With nothing for input at all every packet is past the limit. Nobody marks the ends of polls here, so
