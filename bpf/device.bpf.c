@@ -18,6 +18,7 @@ int weir_device(struct __sk_buff *ctx)
 
 	seen.ifindex = kernel_read(dev, ifindex);
 	seen.rx_handler = kernel_address(dev, rx_handler);
+	seen.dsa_ptr = switch_port_behind(dev);
 	seen.vlan_devices = vlan_devices_on(dev);
 	return 0;
 }

@@ -22,6 +22,7 @@ struct net_device {
 	const unsigned char *dev_addr;
 	void *rx_handler;
 	struct vlan_info *vlan_info; /* none without CONFIG_VLAN_8021Q */
+	void *dsa_ptr;		     /* none without CONFIG_NET_DSA */
 };
 
 struct sk_buff___device {
@@ -81,6 +82,14 @@ static __always_inline __u32 vlan_devices_on(const struct net_device *dev)
 		return 0;
 	info = kernel_cast(kernel_address(dev, vlan_info), struct vlan_info);
 	return info ? kernel_read(info, grp.nr_vlan_devs) : 0;
+}
+
+/* The port of a switch whose packets a conduit carries, with tags. */
+static __always_inline __u64 switch_port_behind(const struct net_device *dev)
+{
+	return bpf_core_field_exists(dev->dsa_ptr)
+		       ? kernel_address(dev, dsa_ptr)
+		       : 0;
 }
 
 #endif /* WEIR_DEVICE_H */

@@ -47,6 +47,7 @@ struct weir_interface {
  */
 struct weir_device {
 	__u64 rx_handler;   /* address of the function that takes them; or 0 */
+	__u64 dsa_ptr;	    /* of a switch that sends by this interface; or 0 */
 	__u32 vlan_devices; /* VLAN interfaces on top, in any namespace */
 	__u32 ifindex;	    /* of the interface that was looked at */
 };

@@ -4,6 +4,7 @@ use std::os::fd::AsFd;
 
 use crate::error::{Error, Result};
 use crate::object::load;
+use crate::skeleton::device::types::weir_device;
 use crate::skeleton::device::{DeviceSkel, DeviceSkelBuilder};
 use crate::sys::link::object;
 use crate::test_run;
@@ -12,10 +13,12 @@ use crate::units::IfIndex;
 const ETHERNET_HEADER_BYTES: usize = 14;
 
 /// What is in the way of an interface's packets, in whichever namespace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Device {
     /// The kernel function that takes them (bridge, bond, macvlan, ...); 0: none.
     pub(super) rx_handler: u64,
+    /// The port of a switch (DSA) whose packets it carries, tagged for the switch's other ports; 0: none.
+    pub(super) dsa_ptr: u64,
     /// How many VLAN interfaces are on top.
     pub(super) vlan_devices: u32,
 }
@@ -40,7 +43,8 @@ impl DeviceProbe {
         // Reads that fail leave zeros.
         match seen {
             Some(seen) if seen.ifindex == ifindex.0 => {
-                Ok(Device { rx_handler: seen.rx_handler, vlan_devices: seen.vlan_devices })
+                let weir_device { rx_handler, dsa_ptr, vlan_devices, .. } = seen;
+                Ok(Device { rx_handler, dsa_ptr, vlan_devices })
             }
             _ => Err(Error::refused(
                 format!("the kernel's record of {} is unreadable", object(ifindex)),

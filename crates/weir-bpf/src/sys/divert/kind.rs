@@ -85,6 +85,9 @@ kinds! {
     /// The interface is a port of an Open vSwitch, whose datapath's device receives nothing.
     SwitchPort: "the interface's packets go to an Open vSwitch", Passes(
         "protect the internal port that has the address instead");
+    /// The interface connects a switch, whose ports are interfaces of their own (DSA).
+    SwitchConduit: "the interface's packets are those of a switch's ports", Passes(
+        "protect the switch's ports instead");
     /// Another interface on top (macvlan, ipvlan, macsec) takes packets.
     Upper: "an interface on top takes packets", Passes("protect the interface on top instead");
     /// Interfaces of VLANs whose tag the NIC may remove before the gate sees the frame.

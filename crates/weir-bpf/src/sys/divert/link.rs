@@ -43,16 +43,20 @@ pub(super) fn diversions(link: &LinkInfo, device: Device, sight: Sight) -> Vec<D
         found.push(Diversion::new(kind, format!("master: {name}")));
     }
     let taken_by_another = device.rx_handler != 0 && link.master.is_none();
-    if !taken_by_another && device.vlan_devices == 0 {
+    let is_conduit = device.dsa_ptr != 0;
+    if !taken_by_another && !is_conduit && device.vlan_devices == 0 {
         return found;
     }
-    let (vlans, others) = match upper(link.ifindex) {
-        Ok(upper) => upper.into_iter().partition(|one| is(one, "vlan")),
-        Err(errno) => {
-            found.push(Diversion::unknown("the interfaces on top cannot be listed", errno));
-            (Vec::new(), Vec::new())
-        }
-    };
+    let upper = upper(link.ifindex).unwrap_or_else(|errno| {
+        found.push(Diversion::unknown("the interfaces on top cannot be listed", errno));
+        Vec::new()
+    });
+    let (vlans, others): (Vec<_>, Vec<_>) = upper.into_iter().partition(|one| is(one, "vlan"));
+    let (ports, others): (Vec<_>, Vec<_>) = others.into_iter().partition(|one| is(one, "dsa"));
+    if is_conduit {
+        let detail = listed(&ports, "dsa_ptr");
+        found.push(Diversion::new(DiversionKind::SwitchConduit, detail));
+    }
     if taken_by_another {
         let detail = listed(&others, "rx_handler");
         found.push(Diversion::new(DiversionKind::Upper, detail));
@@ -117,6 +121,25 @@ mod tests {
         });
     }
 
+    /// No switch at hand either.
+    #[test]
+    fn the_conduit_of_a_switch_is_no_interface_of_its_own() {
+        with_pair(|links, near, _| {
+            let near = links.info(near).unwrap();
+            let found = |dsa_ptr| {
+                let device = Device { dsa_ptr, ..Device::default() };
+                diversions(&near, device, Sight::default())
+            };
+            assert_eq!(found(0), []);
+            let found = found(0xffff_8880_0000_0000);
+            assert_eq!(
+                found.iter().map(|one| one.kind).collect::<Vec<_>>(),
+                [DiversionKind::SwitchConduit]
+            );
+            assert!(found[0].kind.passes());
+        });
+    }
+
     /// The development kernel has no VLANs, so the kernel's record is made up. A veth takes tags off.
     #[test]
     fn a_vlan_on_top_is_told_from_other_packets_where_its_tag_is_seen() {
@@ -124,7 +147,8 @@ mod tests {
             let near = links.info(near).unwrap();
             let kinds = |vlan_tags| {
                 let sight = Sight { vlan_tags, ..Sight::default() };
-                let found = diversions(&near, Device { rx_handler: 0, vlan_devices: 1 }, sight);
+                let found =
+                    diversions(&near, Device { vlan_devices: 1, ..Device::default() }, sight);
                 found.iter().map(|one| one.kind).collect::<Vec<_>>()
             };
             assert_eq!(kinds(true), [DiversionKind::Vlan]);
