@@ -3,6 +3,8 @@
 //! Only those are let off that are known to take no packet elsewhere. Verdicts that drop need no
 //! mention: dropping is what the gate does too.
 
+use std::ops::RangeInclusive;
+
 use super::kind::DiversionKind;
 use crate::sys::netlink::Attributes;
 
@@ -31,12 +33,26 @@ const NFTA_VERDICT_CODE: u16 = 1;
 const NFTA_VERDICT_CHAIN: u16 = 2;
 /// A jump to a chain, and one that does not come back.
 const JUMPS: [i32; 2] = [-3, -4];
+pub(super) const NFTA_LOOKUP_SET: u16 = 1;
 const NFTA_LOOKUP_DREG: u16 = 3;
 const NFT_REG_VERDICT: u32 = 0;
 const NFTA_CT_KEY: u16 = 2;
 const NFTA_CT_SREG: u16 = 4;
+/// Packets, bytes, and bytes per packet of a connection.
+const NFT_CT_COUNTS: RangeInclusive<u32> = 14..=16;
 const NFT_CT_ZONE: u32 = 17;
-const NFTA_TARGET_INFO: u16 = 3;
+const NFTA_OBJREF_IMM_TYPE: u16 = 1;
+const NFTA_OBJREF_SET_NAME: u16 = 4;
+/// Types of objects: quota, limit, count of connections.
+const NFT_OBJECTS_COUNTING: [u32; 3] = [2, 4, 5];
+/// ...and the expressions that count as they do.
+const COUNTING: [&str; 3] = ["quota", "limit", "connlimit"];
+const NFTA_MATCH_REV: u16 = 2;
+/// Of a target and of a match.
+pub(super) const NFTA_EXTENSION_INFO: u16 = 3;
+/// Where `struct xt_set_info_match_v3`, and `..._v4`, have how packets and bytes are compared; 0: not.
+const XT_SET_V3_COMPARE_AT: [usize; 2] = [8, 24];
+const XT_SET_V4_COMPARE_AT: [usize; 2] = [16, 32];
 /// Of `struct xt_ct_target_info`: a flag that goes with no zone and no helper, and where these are.
 const XT_CT_NOTRACK: u16 = 1;
 const XT_CT_ZONE_AT: usize = 2;
@@ -80,14 +96,45 @@ pub(super) fn target(name: &str) -> Option<(DiversionKind, String)> {
 pub(super) fn matching(name: &str) -> Option<(DiversionKind, String)> {
     let kind = match name {
         "recent" | "hashlimit" => DiversionKind::SenderRules,
-        "limit" | "quota" | "connlimit" | "connbytes" | "rateest" => DiversionKind::CountingRules,
+        // An object of the last may have a quota.
+        "limit" | "quota" | "connlimit" | "connbytes" | "rateest" | "nfacct" => {
+            DiversionKind::CountingRules
+        }
         _ => return None,
     };
     Some((kind, name.to_owned()))
 }
 
-/// Whether a rule, by its list of expressions, is for TCP alone. It then misses connection requests that the gate
-/// discards for a full accept queue, and no more: little enough to be told only.
+/// The same of a match whose own structure must tell.
+pub(super) fn matching_by(
+    name: &str,
+    revision: u8,
+    info: &[u8],
+) -> Option<(DiversionKind, String)> {
+    let by_set =
+        || (name == "set" && asks_counters(revision, info)).then_some(DiversionKind::SenderRules);
+    matching(name).or_else(|| Some((by_set()?, name.to_owned())))
+}
+
+/// Whether a match by a set of ipset goes by how many packets or bytes have matched an element.
+fn asks_counters(revision: u8, info: &[u8]) -> bool {
+    let compare_at = match revision {
+        0..=2 => return false,
+        3 => XT_SET_V3_COMPARE_AT,
+        4 => XT_SET_V4_COMPARE_AT,
+        _ => return true,
+    };
+    compare_at.into_iter().any(|at| info.get(at) != Some(&0))
+}
+
+/// Whether objects of this type go by how much they have seen.
+pub(super) fn object_counts(kind: u32) -> bool {
+    NFT_OBJECTS_COUNTING.contains(&kind)
+}
+
+/// Whether a rule, by its list of expressions, is for TCP alone. Of what is for the host, it then misses connection
+/// requests that the gate discards for a full accept queue, and what is past its share of a saturated CPU: little
+/// enough to be told only.
 pub(super) fn is_for_tcp(expressions: &[Element<'_>]) -> bool {
     expressions.windows(2).any(|pair| {
         let [loads, compares] = pair else { return false };
@@ -132,12 +179,44 @@ impl<'a> Element<'a> {
         }
     }
 
+    /// Whether it goes by how much it has seen, of all that it is asked of together.
+    pub(super) fn counts(&self) -> bool {
+        COUNTING.contains(&self.name)
+    }
+
+    /// The set or map that it asks.
+    fn set(&self) -> Option<String> {
+        match self.name {
+            "lookup" => self.data.text(NFTA_LOOKUP_SET),
+            "objref" => self.data.text(NFTA_OBJREF_SET_NAME),
+            _ => None,
+        }
+    }
+
     /// What it does: its kind and its name. `None` if it is harmless. `synproxies` tells whether there are objects of
-    /// that type for `objref` to refer to.
-    pub(super) fn classify(&self, synproxies: bool) -> Option<(DiversionKind, String)> {
+    /// that type for `objref` to refer to, `of_set` what asking a set or map of its table is.
+    pub(super) fn classify(
+        &self,
+        synproxies: bool,
+        of_set: impl FnOnce(String) -> Option<DiversionKind>,
+    ) -> Option<(DiversionKind, String)> {
+        if let Some(set) = self.set()
+            && let Some(kind) = of_set(set.clone())
+        {
+            return Some((kind, format!("@{set}")));
+        }
+        let has = |attribute| self.data.big_endian(attribute);
         let kind = match self.name {
             "target" => return target(&self.extension()),
-            "match" => return matching(&self.extension()),
+            "match" => {
+                let revision = has(NFTA_MATCH_REV).unwrap_or_default();
+                let info = self.data.value(NFTA_EXTENSION_INFO).unwrap_or_default();
+                return matching_by(
+                    &self.extension(),
+                    revision.try_into().unwrap_or(u8::MAX),
+                    info,
+                );
+            }
             "" => return Some((DiversionKind::Unknown, "an expression without a name".into())),
             "nat" | "masq" | "redir" => DiversionKind::Nat,
             "tproxy" => DiversionKind::Tproxy,
@@ -147,7 +226,13 @@ impl<'a> Element<'a> {
             "payload" if self.data.has(NFTA_PAYLOAD_SREG) => DiversionKind::HeaderRewrite,
             "log" if self.data.has(NFTA_LOG_GROUP) => DiversionKind::PacketLog,
             "dynset" => DiversionKind::SenderRules,
-            "limit" | "quota" | "connlimit" => DiversionKind::CountingRules,
+            _ if self.counts() => DiversionKind::CountingRules,
+            "ct" if has(NFTA_CT_KEY).is_some_and(|key| NFT_CT_COUNTS.contains(&key)) => {
+                DiversionKind::CountingRules
+            }
+            "objref" if has(NFTA_OBJREF_IMM_TYPE).is_some_and(object_counts) => {
+                DiversionKind::CountingRules
+            }
             // Through a map, it may be to any object.
             "objref" if synproxies => DiversionKind::Synproxy,
             "immediate" if self.queues() => DiversionKind::NfQueue,
@@ -214,7 +299,7 @@ impl<'a> Element<'a> {
                 self.data.has(NFTA_CT_SREG).then_some(PUT_INTO_ZONES)
             }
             "target" => {
-                let info = self.data.value(NFTA_TARGET_INFO).unwrap_or_default();
+                let info = self.data.value(NFTA_EXTENSION_INFO).unwrap_or_default();
                 hides_connections(&self.extension(), info)
             }
             _ => None,
@@ -266,7 +351,7 @@ mod tests {
     }
 
     fn classify(element: &[u8], synproxies: bool) -> Option<(DiversionKind, String)> {
-        Element::of(Attributes::of(element)).classify(synproxies)
+        Element::of(Attributes::of(element)).classify(synproxies, |_| None)
     }
 
     fn kind(name: &str, data: &[u8]) -> Option<DiversionKind> {
@@ -281,6 +366,23 @@ mod tests {
         assert_eq!(target("LOG"), None);
         assert_eq!(matching("conntrack"), None);
         assert_eq!(classify(&[], false).map(|(kind, _)| kind), Some(DiversionKind::Unknown));
+    }
+
+    #[test]
+    fn matches_that_go_by_counters_are_told_from_others() {
+        let kind =
+            |name, revision, info: &[u8]| matching_by(name, revision, info).map(|(kind, _)| kind);
+        assert_eq!(kind("nfacct", 0, &[]), Some(DiversionKind::CountingRules));
+        assert_eq!(kind("set", 1, &[1; 4]), None);
+        for (revision, compare_at) in [(3, XT_SET_V3_COMPARE_AT), (4, XT_SET_V4_COMPARE_AT)] {
+            assert_eq!(kind("set", revision, &[0; 48]), None);
+            for at in compare_at {
+                let mut info = [0; 48];
+                info[at] = 1;
+                assert_eq!(kind("set", revision, &info), Some(DiversionKind::SenderRules));
+            }
+        }
+        assert_eq!(kind("set", 5, &[0; 48]), Some(DiversionKind::SenderRules));
     }
 
     #[test]

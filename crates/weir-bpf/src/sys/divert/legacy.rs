@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use super::diversion::Diversion;
-use super::expression::{IPPROTO_TCP, half, hides_connections, matching, target};
+use super::expression::{IPPROTO_TCP, half, hides_connections, matching_by, target};
 use super::kind::DiversionKind;
 use super::ports::{Conditions, PortSet};
 use super::proc::read;
@@ -32,6 +32,7 @@ const ENTRIES_OFFSET: usize = 40;
 /// The same in a target and in a match.
 const NAME_OFFSET: usize = 2;
 const EXTENSION_NAME_BYTES: usize = 29;
+const REVISION_OFFSET: usize = 31;
 const IPT_INV_PROTO: u8 = 0x40;
 const STANDARD_VERDICT_OFFSET: usize = 32;
 /// Of a standard target: -NF_QUEUE - 1.
@@ -104,7 +105,7 @@ fn of_family(
         let place = format!("{} table {table}", family.command);
         match entries(family, table) {
             Ok((info, entries)) => {
-                found.extend(judge(family, &place, &info, &entries, table == "nat"));
+                found.extend(judge(family, &place, (&info, &entries), table == "nat"));
                 if table == "nat" {
                     translation.add_table(&place);
                 }
@@ -169,7 +170,12 @@ fn entries(family: &Family, table: &str) -> rustix::io::Result<(Vec<u8>, Vec<u8>
 }
 
 /// One diversion per kind of target; a table's first rule of the kind is enough.
-fn judge(family: &Family, place: &str, info: &[u8], entries: &[u8], nat: bool) -> Vec<Diversion> {
+fn judge(
+    family: &Family,
+    place: &str,
+    (info, entries): (&[u8], &[u8]),
+    nat: bool,
+) -> Vec<Diversion> {
     let mut found: Vec<Diversion> = Vec::new();
     for rule in Rules::new(family, entries) {
         let Some(Rule { at, entry, target }) = rule else {
@@ -177,11 +183,12 @@ fn judge(family: &Family, place: &str, info: &[u8], entries: &[u8], nat: bool) -
             break;
         };
         if nat || !is_elsewhere(info, at) {
-            let matches =
-                extensions(family, entry).into_iter().filter_map(|(name, _)| matching(&name));
+            let matches = extensions(family, entry)
+                .into_iter()
+                .filter_map(|Extension { name, revision, own }| matching_by(&name, revision, own));
+            let for_tcp = protocol(family, entry) == Some(IPPROTO_TCP);
             found.extend(matches.chain(target_of(target)).map(|(kind, name)| {
-                let kind =
-                    if protocol(family, entry) == Some(IPPROTO_TCP) { kind.of_tcp() } else { kind };
+                let kind = if for_tcp { kind.of_tcp() } else { kind };
                 Diversion::new(kind, format!("{place}: rules with {name}"))
             }));
         }
@@ -243,21 +250,29 @@ fn translate(
     }
     let kind = target_of(rule.target).map(|(kind, _)| kind);
     // Masquerading is for what leaves.
-    if kind != Some(DiversionKind::Nat) || name == "MASQUERADE" || is_elsewhere(info, rule.at) {
+    if kind != Some(DiversionKind::Nat) || name == "MASQUERADE" || is_elsewhere(info, rule.at)
+    {
         return;
     }
     let mut conditions = Conditions::default();
     if let Some(number) = protocol(family, rule.entry) {
         conditions.protocol(number);
     }
-    for (name, own) in extensions(family, rule.entry) {
+    for Extension { name, own, .. } in extensions(family, rule.entry) {
         conditions.extension(&name, own);
     }
     translation.add_ports(place, &PortSet::all().meeting(&conditions));
 }
 
-/// A rule's matches, each with its own structure.
-fn extensions<'a>(family: &Family, entry: &'a [u8]) -> Vec<(String, &'a [u8])> {
+/// A match, with its own structure.
+struct Extension<'a> {
+    name: String,
+    revision: u8,
+    own: &'a [u8],
+}
+
+/// A rule's matches.
+fn extensions<'a>(family: &Family, entry: &'a [u8]) -> Vec<Extension<'a>> {
     let end = offset(entry, family.target_offset).unwrap_or_default();
     let mut found = Vec::new();
     let mut at = family.matches_offset;
@@ -266,7 +281,8 @@ fn extensions<'a>(family: &Family, entry: &'a [u8]) -> Vec<(String, &'a [u8])> {
         && let Some(length) = offset(extension, 0).filter(|length| *length > 0)
     {
         let own = extension.get(EXTENSION_BYTES..).unwrap_or_default();
-        found.push((extension_name(extension), own));
+        let revision = extension.get(REVISION_OFFSET).copied().unwrap_or_default();
+        found.push(Extension { name: extension_name(extension), revision, own });
         at += length;
     }
     found

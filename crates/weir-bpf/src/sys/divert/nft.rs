@@ -76,7 +76,8 @@ impl Rules {
         let is_synproxy =
             |(_, kind): &(String, Option<u32>)| kind.is_none_or(|kind| kind == NFT_OBJECT_SYNPROXY);
         let synproxies = objects.iter().any(is_synproxy);
-        let mut findings = Findings { synproxies, ..Findings::default() };
+        let (counting, found) = (counting()?, BTreeMap::new());
+        let mut findings = Findings { synproxies, counting, found };
         let mut translating = Translating::of(&chains)?;
         let mut at_ingress = false;
         for (table, kind) in &objects {
@@ -135,6 +136,15 @@ fn objects() -> rustix::io::Result<Vec<(String, Option<u32>)>> {
         (table, body(message).big_endian(NFTA_OBJ_TYPE))
     };
     Ok(dump(GETOBJ, &ALL)?.iter().map(|(_, message)| object(message)).collect())
+}
+
+/// Sets and maps that count what matches them, each in a chain's place, with what asking it is.
+fn counting() -> rustix::io::Result<BTreeMap<Place, DiversionKind>> {
+    let counts = |message: &[u8]| {
+        let kind = sets::counts(body(message))?;
+        Some((Place::of(message, sets::NFTA_SET_TABLE, sets::NFTA_SET_NAME)?, kind))
+    };
+    Ok(dump(sets::GETSET, &ALL)?.iter().filter_map(|(_, message)| counts(message)).collect())
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -381,9 +391,9 @@ fn place_of<C: AsRef<str> + Ord>(table: &str, chains: &BTreeSet<C>) -> String {
 }
 
 /// Rules that divert, by what they do and by table: a host with a thousand chains gets one line.
-#[derive(Default)]
 struct Findings {
     synproxies: bool,
+    counting: BTreeMap<Place, DiversionKind>,
     found: BTreeMap<(DiversionKind, String), Finding>,
 }
 
@@ -404,7 +414,8 @@ impl Findings {
             return;
         }
         let malformed = || (DiversionKind::Unknown, "a malformed rule".into());
-        let found = elements.iter().filter_map(|element| element.classify(self.synproxies));
+        let of_set = |chain| self.counting.get(&Place { chain, ..place.clone() }).copied();
+        let found = elements.iter().filter_map(|one| one.classify(self.synproxies, of_set));
         let found: Vec<_> = found.chain((!is_whole).then(malformed)).collect();
         let mut kinds = BTreeSet::new();
         let for_tcp = is_for_tcp(elements);

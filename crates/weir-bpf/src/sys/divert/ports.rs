@@ -6,7 +6,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::expression::{
-    Element, IPPROTO_TCP, NFT_CMP_EQ, NFTA_CMP_DATA, NFTA_CMP_OP, NFTA_DATA_VALUE, half,
+    Element, IPPROTO_TCP, NFT_CMP_EQ, NFTA_CMP_DATA, NFTA_CMP_OP, NFTA_DATA_VALUE,
+    NFTA_EXTENSION_INFO, NFTA_LOOKUP_SET, half,
 };
 use super::sets::Keys;
 
@@ -21,14 +22,12 @@ const NFT_PAYLOAD_TRANSPORT_HEADER: u32 = 2;
 /// Where UDP and TCP have their destination port, and its length.
 const PORT_AT: u32 = 2;
 const PORT_BYTES: u32 = 2;
-const NFTA_LOOKUP_SET: u16 = 1;
 const NFTA_LOOKUP_SREG: u16 = 2;
 const NFTA_LOOKUP_FLAGS: u16 = 5;
 const NFTA_RANGE_OP: u16 = 2;
 const NFTA_RANGE_FROM_DATA: u16 = 3;
 const NFTA_RANGE_TO_DATA: u16 = 4;
 const NFT_RANGE_EQ: u32 = 0;
-const NFTA_MATCH_INFO: u16 = 3;
 /// Of `struct xt_tcp` and `struct xt_udp`: where the destination ports are, and where which conditions are inverted.
 const XT_PORTS_AT: usize = 4;
 const XT_TCP_INVERTED_AT: usize = 11;
@@ -176,7 +175,7 @@ impl Conditions {
                 }
                 "match" => {
                     loaded = None;
-                    let info = element.data.value(NFTA_MATCH_INFO).unwrap_or_default();
+                    let info = element.data.value(NFTA_EXTENSION_INFO).unwrap_or_default();
                     conditions.extension(&element.extension(), info);
                 }
                 _ => loaded = loads(element, ipv4),

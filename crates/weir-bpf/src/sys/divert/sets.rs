@@ -1,17 +1,23 @@
-//! Sets and maps of nftables whose keys are ports, and which do not change.
+//! Sets and maps of nftables: those whose keys are ports, and which do not change; and those that count what matches
+//! them.
 
 use std::collections::BTreeMap;
 
-use super::expression::NFTA_DATA_VALUE;
+use super::expression::{Element, NFTA_DATA_VALUE, object_counts};
+use super::kind::DiversionKind;
 use super::nfnetlink::{NFGENMSG_BYTES, body, dump};
 use crate::sys::netlink::{Attributes, attribute, terminated};
 
-const GETSET: u16 = 10;
+pub(super) const GETSET: u16 = 10;
 const GETSETELEM: u16 = 13;
-const NFTA_SET_TABLE: u16 = 1;
-const NFTA_SET_NAME: u16 = 2;
+pub(super) const NFTA_SET_TABLE: u16 = 1;
+pub(super) const NFTA_SET_NAME: u16 = 2;
 const NFTA_SET_FLAGS: u16 = 3;
 const NFTA_SET_KEY_LEN: u16 = 5;
+const NFTA_SET_OBJ_TYPE: u16 = 15;
+/// One expression that each element has, or several.
+const NFTA_SET_EXPR: u16 = 17;
+const NFTA_SET_EXPRESSIONS: u16 = 18;
 const NFT_SET_INTERVAL: u32 = 0x4;
 /// All that are written into a rule, and others that say so. Other sets change without a notice that is heeded.
 const NFT_SET_CONSTANT: u32 = 0x2;
@@ -50,6 +56,20 @@ pub(super) fn of_table(family: u8, table: &str) -> rustix::io::Result<BTreeMap<S
         }
     }
     Ok(sets)
+}
+
+/// What asking a set or map is whose elements go by how much has matched them, or name objects that do: of each sender,
+/// if its keys are longer than a port. `None` if they do not.
+pub(super) fn counts(set: Attributes<'_>) -> Option<DiversionKind> {
+    let several = set.within(NFTA_SET_EXPRESSIONS).each().map_while(|one| one);
+    let expressions =
+        several.map(|(_, one)| Attributes::of(one)).chain([set.within(NFTA_SET_EXPR)]);
+    let has_own = expressions.map(Element::of).any(|one| one.counts());
+    if !has_own && !set.big_endian(NFTA_SET_OBJ_TYPE).is_some_and(object_counts) {
+        return None;
+    }
+    let is_port = set.big_endian(NFTA_SET_KEY_LEN).is_some_and(|bytes| bytes <= PORT_BYTES);
+    Some(if is_port { DiversionKind::CountingRules } else { DiversionKind::SenderRules })
 }
 
 /// The name and the flags of a set that may be understood.

@@ -129,6 +129,86 @@ fn rules_that_remember_senders_pass_and_others_that_count_are_told() {
     });
 }
 
+/// A rule that asks a set which counts is as one that fills it; one that names an object, as one that has it itself.
+#[test]
+fn rules_that_count_by_sets_and_objects_are_found() {
+    let rule = |rule: &str| {
+        format!(
+            "nft 'table inet t {{ limit l {{ rate 9/second; }}; quota q {{ over 9 mbytes; }}; counter n {{ }}
+                set a {{ type ipv4_addr; limit rate over 9/second; elements = {{ 198.18.0.2 }}; }}
+                set b {{ type ipv4_addr; counter; quota over 9 mbytes; elements = {{ 198.18.0.2 }}; }}
+                set d {{ type ipv4_addr; flags dynamic; ct count over 9; }}
+                set ports {{ type inet_service; limit rate over 9/second; elements = {{ 53 }}; }}
+                set counted {{ type ipv4_addr; counter; elements = {{ 198.18.0.2 }}; }}
+                map v {{ type ipv4_addr : verdict; limit rate over 9/second; elements = {{ 198.18.0.2 : drop }}; }}
+                map limits {{ type ipv4_addr : limit; elements = {{ 198.18.0.2 : \"l\" }}; }}
+                map quotas {{ type inet_service : quota; elements = {{ 53 : \"q\" }}; }}
+                map counters {{ type ipv4_addr : counter; elements = {{ 198.18.0.2 : \"n\" }}; }}
+                chain c {{ type filter hook input priority 0; {rule}; }}; }}'"
+        )
+    };
+    let cases = [
+        (Some(SenderRules), "ip saddr @a drop"),
+        (Some(SenderRules), "ip saddr @b drop"),
+        (Some(SenderRules), "ip saddr @d drop"),
+        (Some(SenderRules), "ip saddr vmap @v"),
+        (Some(SenderRules), "limit name ip saddr map @limits drop"),
+        (Some(CountingRules), "meta l4proto tcp ip saddr @a drop"),
+        (Some(CountingRules), "udp dport @ports drop"),
+        (Some(CountingRules), "quota name udp dport map @quotas drop"),
+        (Some(CountingRules), "limit name l drop"),
+        (Some(CountingRules), "quota name q drop"),
+        (Some(CountingRules), "ct original packets > 9 drop"),
+        (Some(CountingRules), "ct bytes > 9 drop"),
+        (Some(CountingRules), "ct avgpkt > 9 drop"),
+        (None, "ip saddr @counted drop"),
+        (None, "counter name ip saddr map @counters"),
+        (None, "counter name n"),
+        (None, "ct mark 9 drop"),
+    ];
+    with_watch(|watch| {
+        for (kind, text) in cases {
+            sh(&rule(text));
+            let found = watch.read(&[]);
+            let kinds: Vec<_> = found.iter().map(|one| one.kind).collect();
+            assert_eq!(kinds, Vec::from_iter(kind), "{text}: {found:?}");
+            sh("nft delete table inet t");
+        }
+    });
+}
+
+/// A rule that goes by how much an address has sent.
+#[test]
+fn matches_by_an_ipsets_counters_are_found() {
+    with_watch(|watch| {
+        for (family, set) in [("iptables", "inet"), ("ip6tables", "inet6")] {
+            let create = format!("ipset create {set} hash:ip family {set} counters");
+            if let Err(error) = try_sh(&create) {
+                println!("skipped: this kernel lacks ipset (CONFIG_IP_SET) ({})", error.trim());
+                return;
+            }
+            for variant in ["nft", "legacy"] {
+                let rule = |what: &str, counts: &str| {
+                    format!(
+                        "{family}-{variant} {what} INPUT -m set --match-set {set} src {counts} -j DROP"
+                    )
+                };
+                for counts in ["--packets-gt 9", "--bytes-gt 9"] {
+                    let commands = ["-A", "-D"].map(|what| rule(what, counts));
+                    comes_and_goes(
+                        watch,
+                        SenderRules,
+                        "with set",
+                        commands.each_ref().map(|it| &**it),
+                    );
+                }
+                sh(&rule("-A", ""));
+                assert_eq!(watch.read(&[]), []);
+            }
+        }
+    });
+}
+
 #[test]
 fn packet_sockets_are_found_while_they_are_open() {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, eth, ipproto, socket_with};
