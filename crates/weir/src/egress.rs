@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use weir_bpf::egress::{Egresses, any_is_read};
 use weir_bpf::gate::QueueProbe;
 use weir_bpf::sync::lock;
-use weir_bpf::sys::divert::ports_choose_no_egress;
+use weir_bpf::sys::divert::{ForwardRules, ports_choose_no_egress};
 use weir_bpf::sys::link::Links;
 use weir_bpf::units::IfIndex;
 
@@ -21,6 +21,7 @@ const LOOK: Duration = Duration::from_secs(1);
 struct EgressWatch {
     egresses: Egresses,
     links: Links,
+    rules: ForwardRules,
     /// Where packets are forwarded from: by number, as names change.
     interfaces: Arc<Mutex<Vec<IfIndex>>>,
     looked: Option<Instant>,
@@ -32,7 +33,8 @@ pub fn watcher(
     interfaces: Arc<Mutex<Vec<IfIndex>>>,
 ) -> Result<Box<dyn Watcher>> {
     let (egresses, links) = (Egresses::load(probe)?, Links::open()?);
-    Ok(Box::new(EgressWatch { egresses, links, interfaces, looked: None }))
+    let rules = ForwardRules::default();
+    Ok(Box::new(EgressWatch { egresses, links, rules, interfaces, looked: None }))
 }
 
 impl Watcher for EgressWatch {
@@ -44,9 +46,11 @@ impl Watcher for EgressWatch {
         if self.looked.is_none_or(|at| at.elapsed() >= LOOK) {
             self.looked = Some(Instant::now());
             let interfaces = lock(&self.interfaces).clone();
-            let mut names = interfaces.iter().filter_map(|each| self.links.name(*each).ok());
-            let forwards = names.any(|name| forwards(&name));
-            let hears = forwards && any_is_read(&self.links);
+            let names = interfaces.iter().filter_map(|each| self.links.name(*each).ok());
+            let forwarding: Vec<String> = names.filter(|name| forwards(name)).collect();
+            let hears = !forwarding.is_empty()
+                && any_is_read(&self.links)
+                && !self.rules.need_all(&forwarding);
             self.egresses.set_by_address(hears && ports_choose_no_egress());
             let _ = self.egresses.hear(hears);
         }

@@ -232,6 +232,54 @@ fn what_the_host_drops_is_looked_at_only_while_there_is_a_queue_to_read() {
     wait_until("it hears no more", || !hears(&daemon));
 }
 
+/// Rules behind the gate that copy packets, or hold senders to what they have sent, see those that the queue refuses.
+#[test]
+fn what_a_rule_copies_or_counts_by_sender_is_left_to_the_queue() {
+    const PACKETS: u64 = 20_000;
+    let table = |at: &str, rule: &str| {
+        let script = format!(
+            "table ip t {{ set s {{ type ipv4_addr; flags dynamic; timeout 1m; }}; \
+             chain c {{ type filter hook {at} priority 0; {rule}; }}; }}"
+        );
+        [format!("nft '{script}'"), "nft delete table ip t".into()]
+    };
+    let legacy =
+        |rule: &str| ["-A", "-D"].map(|what| format!("iptables-legacy -t mangle {what} {rule}"));
+    let rules = [
+        table("forward", &format!("ip daddr {BEHIND} dup to {BEHIND_OUT}")),
+        table("postrouting", "add @s { ip saddr }"),
+        table("forward", "ip protocol tcp add @s { ip saddr limit rate over 9/second } drop"),
+        legacy(&format!("POSTROUTING -j TEE --gateway {BEHIND_OUT}")),
+        legacy("FORWARD -m recent --name x --set"),
+    ];
+    let router = router(SLOW);
+    let (daemon, counters) = router.start(&["--awake"]);
+    let flood = flow(&router, BEHIND, PORT, OVERFULL_PPS);
+    let refused_more = |packets| {
+        let refused = egress(&router).1;
+        wait_until("the queue refuses", || egress(&router).1 > refused + packets);
+    };
+    router.while_sent(&[flood], || {
+        for [add, remove] in &rules {
+            let before = discarded(&counters);
+            wait_until("the gate discards", || discarded(&counters) > before);
+            sh(&router.network, add);
+            wait_until(add, || !hears(&daemon));
+            // What was learned before is believed for one second.
+            refused_more(PACKETS);
+            let before = discarded(&counters);
+            refused_more(PACKETS);
+            assert_eq!(discarded(&counters), before, "{add}");
+            sh(&router.network, remove);
+        }
+        // A limit of all senders together is reached later, no more.
+        sh(&router.network, &table("forward", "limit rate over 9/second counter")[0]);
+        let before = discarded(&counters);
+        wait_until("the gate discards", || discarded(&counters) > before + PACKETS);
+    });
+    daemon.interrupt();
+}
+
 /// What a rule of the operator's sends another way than the full queue arrives there.
 fn passes_another_way(rule: &str, of: impl FnOnce(FlowSpec) -> FlowSpec) {
     let router = router(SLOW);

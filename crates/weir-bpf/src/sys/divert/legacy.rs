@@ -82,16 +82,18 @@ pub(super) fn tables() -> [ProcFile; 2] {
     FAMILIES.each_ref().map(|family| ProcFile::new(family.names))
 }
 
-/// What the calling thread's network namespace has.
+/// What the calling thread's network namespace has for packets that go this way.
 pub(super) fn iptables(
+    way: Way,
     tables: &mut [ProcFile; 2],
     translation: &mut Translation,
 ) -> Vec<Diversion> {
-    let each = |(family, names)| of_family(family, names, translation);
+    let each = |(family, names)| of_family(way, family, names, translation);
     FAMILIES.iter().zip(tables).flat_map(each).collect()
 }
 
 fn of_family(
+    way: Way,
     family: &Family,
     names: &mut ProcFile,
     translation: &mut Translation,
@@ -105,12 +107,12 @@ fn of_family(
         let place = format!("{} table {table}", family.command);
         match entries(family, table) {
             Ok((info, entries)) => {
-                found.extend(judge(family, &place, (&info, &entries), table == "nat"));
+                found.extend(judge(way, family, &place, (&info, &entries), table == "nat"));
                 if table == "nat" {
                     translation.add_table(&place);
                 }
                 for rule in Rules::new(family, &entries).flatten() {
-                    translate(family, &place, &info, &rule, translation);
+                    translate(way, family, &place, &info, &rule, translation);
                 }
             }
             Err(errno) => found.push(Diversion::unknown(&place, errno)),
@@ -171,6 +173,7 @@ fn entries(family: &Family, table: &str) -> rustix::io::Result<(Vec<u8>, Vec<u8>
 
 /// One diversion per kind of target; a table's first rule of the kind is enough.
 fn judge(
+    way: Way,
     family: &Family,
     place: &str,
     (info, entries): (&[u8], &[u8]),
@@ -182,11 +185,11 @@ fn judge(
             found.push(Diversion::unknown(place, "a malformed rule"));
             break;
         };
-        if nat || !is_elsewhere(info, at) {
+        if nat || !is_elsewhere(way, info, at) {
             let matches = extensions(family, entry)
                 .into_iter()
                 .filter_map(|Extension { name, revision, own }| matching_by(&name, revision, own));
-            let for_tcp = protocol(family, entry) == Some(IPPROTO_TCP);
+            let for_tcp = way == Way::In && protocol(family, entry) == Some(IPPROTO_TCP);
             found.extend(matches.chain(target_of(target)).map(|(kind, name)| {
                 let kind = if for_tcp { kind.of_tcp() } else { kind };
                 Diversion::new(kind, format!("{place}: rules with {name}"))
@@ -237,6 +240,7 @@ impl<'a> Iterator for Rules<'a> {
 
 /// What a rule may do to connections. Where it is jumped from does not matter: it is taken to be reached by all.
 fn translate(
+    way: Way,
     family: &Family,
     place: &str,
     info: &[u8],
@@ -250,7 +254,7 @@ fn translate(
     }
     let kind = target_of(rule.target).map(|(kind, _)| kind);
     // Masquerading is for what leaves.
-    if kind != Some(DiversionKind::Nat) || name == "MASQUERADE" || is_elsewhere(info, rule.at)
+    if kind != Some(DiversionKind::Nat) || name == "MASQUERADE" || is_elsewhere(way, info, rule.at)
     {
         return;
     }
@@ -310,10 +314,10 @@ fn target_of(target_struct: &[u8]) -> Option<(DiversionKind, String)> {
     }
 }
 
-/// Whether a rule is in a built-in chain that no packet passes on its way to a local socket.
-fn is_elsewhere(info: &[u8], at: usize) -> bool {
+/// Whether a rule is in a built-in chain that no packet passes that goes this way.
+fn is_elsewhere(way: Way, info: &[u8], at: usize) -> bool {
     let hooks = word(info, NAME_BYTES).unwrap_or_default();
-    (0..IP_HOOKS).filter(|hook| !Way::In.has(*hook)).any(|hook| {
+    (0..IP_HOOKS).filter(|hook| !way.has(*hook)).any(|hook| {
         let bound = |offset| word(info, offset + 4 * hook).map(|bound| bound as usize);
         let within = bound(HOOK_ENTRY_OFFSET).is_some_and(|first| at >= first)
             && bound(UNDERFLOW_OFFSET).is_some_and(|last| at <= last);

@@ -15,6 +15,7 @@
 //! | policy routing | rtnetlink (`rules`) |
 //! | what else the kernel does to packets before a socket has them | `filter`, `on_the_way`: for lazy sockets alone |
 //! | what the kernel does to packets that it forwards | `forward`, `on_the_way`: for the fast path alone |
+//! | rules that need to see all that is forwarded | `needs`: for full egresses and screens alone |
 //! | packet and raw sockets | `/proc` (`packet`) |
 //!
 //! What netlink announces is read again when it has ([`DiversionWatch`]), the rest at each look.
@@ -28,6 +29,7 @@ mod forward;
 mod kind;
 mod legacy;
 mod link;
+mod needs;
 mod nfnetlink;
 mod nft;
 mod on_the_way;
@@ -50,6 +52,7 @@ pub use self::filter::{Filters, cgroup_programs};
 pub(crate) use self::forward::CHECKSUMS_UNTOLD;
 pub use self::forward::{ForwardFilters, Interface, at_egress, ports_choose_no_egress};
 pub use self::kind::DiversionKind;
+pub use self::needs::ForwardRules;
 pub use self::nfnetlink::load_conntrack;
 pub use self::ports::{PortProtocol, Ports};
 pub use self::watch::DiversionWatch;

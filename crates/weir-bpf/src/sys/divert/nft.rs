@@ -59,9 +59,9 @@ pub(super) struct Rules {
 }
 
 impl Rules {
-    /// Reads all rules of the calling thread's network namespace.
-    pub(super) fn read(ifname: &str) -> Self {
-        match Self::try_read(ifname) {
+    /// Reads all rules of the calling thread's network namespace, for packets that go this way by this interface.
+    pub(super) fn read(way: Way, ifname: &str) -> Self {
+        match Self::try_read(way, ifname) {
             Ok(rules) => rules,
             Err(errno) => {
                 let unknown = Diversion::unknown("the rules of nftables cannot be read", errno);
@@ -70,14 +70,14 @@ impl Rules {
         }
     }
 
-    fn try_read(ifname: &str) -> rustix::io::Result<Self> {
-        let chains = chains(Way::In, ifname)?;
+    fn try_read(way: Way, ifname: &str) -> rustix::io::Result<Self> {
+        let chains = chains(way, ifname)?;
         let objects = objects()?;
         let is_synproxy =
             |(_, kind): &(String, Option<u32>)| kind.is_none_or(|kind| kind == NFT_OBJECT_SYNPROXY);
         let synproxies = objects.iter().any(is_synproxy);
         let (counting, found) = (counting()?, BTreeMap::new());
-        let mut findings = Findings { synproxies, counting, found };
+        let mut findings = Findings { way, synproxies, counting, found };
         let mut translating = Translating::of(&chains)?;
         let mut at_ingress = false;
         for (table, kind) in &objects {
@@ -392,6 +392,7 @@ fn place_of<C: AsRef<str> + Ord>(table: &str, chains: &BTreeSet<C>) -> String {
 
 /// Rules that divert, by what they do and by table: a host with a thousand chains gets one line.
 struct Findings {
+    way: Way,
     synproxies: bool,
     counting: BTreeMap<Place, DiversionKind>,
     found: BTreeMap<(DiversionKind, String), Finding>,
@@ -418,7 +419,7 @@ impl Findings {
         let found = elements.iter().filter_map(|one| one.classify(self.synproxies, of_set));
         let found: Vec<_> = found.chain((!is_whole).then(malformed)).collect();
         let mut kinds = BTreeSet::new();
-        let for_tcp = is_for_tcp(elements);
+        let for_tcp = self.way == Way::In && is_for_tcp(elements);
         for (kind, expression) in found {
             let kind = if for_tcp { kind.of_tcp() } else { kind };
             kinds.insert(kind);

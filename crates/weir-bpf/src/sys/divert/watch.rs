@@ -13,6 +13,7 @@ use super::kind::DiversionKind;
 use super::nfnetlink::NFNL_SUBSYS_NFTABLES;
 use super::nft::{self, Rules};
 use super::translation::Translation;
+use super::way::Way;
 use super::{legacy, link, proc, programs, rules, tc};
 use crate::error::{Error, Result};
 use crate::sys::link::{LinkInfo, object};
@@ -232,7 +233,7 @@ impl DiversionWatch {
     fn tables(&mut self, ifname: &str) -> Vec<Diversion> {
         let mut translation = Translation::default();
         let mut found = self.nftables(ifname, &mut translation);
-        found.extend(legacy::iptables(&mut self.legacy, &mut translation));
+        found.extend(legacy::iptables(Way::In, &mut self.legacy, &mut translation));
         match self.sight.connections {
             true => translation.narrow(&mut found),
             false => translation.add_idle(&mut found),
@@ -254,7 +255,7 @@ impl DiversionWatch {
             };
             let current = |known: &(u32, String, Rules)| known.0 == generation && of_name(known);
             if !self.rules.as_ref().is_some_and(current) {
-                self.rules = Some((generation, ifname.to_owned(), Rules::read(ifname)));
+                self.rules = Some((generation, ifname.to_owned(), Rules::read(Way::In, ifname)));
             }
             self.rules_stale = false;
         }
