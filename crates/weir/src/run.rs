@@ -99,7 +99,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let lazy = listener.map(start).transpose()?;
     let sleep = Sleep::new(alarm, !args.awake);
     let kinds = [
-        ("user-mode screens", screen::watcher(&probe)),
+        ("user-mode screens", screen::watcher(&probe, Arc::clone(&numbers))),
         ("egress interfaces", egress::watcher(&probe, Arc::clone(&numbers))),
     ];
     let heard = kinds.into_iter().filter_map(|(of, watcher)| {

@@ -1,11 +1,16 @@
 //! Feedback from user-mode screens: watches the NFQUEUEs of the namespace, and lets the gates discard what they have no
 //! room for while the counts say that it would go there. docs/screens.md.
 
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use weir_bpf::alarm::Alarm;
 use weir_bpf::gate::QueueProbe;
 use weir_bpf::screen::{Admitted, Queue, Queues, Screens};
+use weir_bpf::sync::lock;
+use weir_bpf::sys::divert::ForwardRules;
+use weir_bpf::sys::link::Links;
+use weir_bpf::units::IfIndex;
 use weir_policy::screen::{Counts, Evidence, Ledger};
 
 use crate::error::Result;
@@ -20,9 +25,15 @@ const BELIEVED: Duration = Duration::from_secs(1);
 /// For how long everything passes after packets were found to go elsewhere.
 const DOUBTED: Duration = Duration::from_secs(10);
 
-/// Of the calling thread's network namespace.
-pub fn watcher(probe: &QueueProbe) -> Result<Box<dyn Watcher>> {
+/// Of the calling thread's network namespace, for what comes in by these interfaces.
+pub fn watcher(
+    probe: &QueueProbe,
+    interfaces: Arc<Mutex<Vec<IfIndex>>>,
+) -> Result<Box<dyn Watcher>> {
     Ok(Box::new(ScreenWatch {
+        interfaces,
+        links: Links::open()?,
+        rules: ForwardRules::default(),
         screens: Screens::load(probe)?,
         alarm: Alarm::of(probe)?,
         list: Queues::default(),
@@ -35,6 +46,9 @@ pub fn watcher(probe: &QueueProbe) -> Result<Box<dyn Watcher>> {
 }
 
 struct ScreenWatch {
+    interfaces: Arc<Mutex<Vec<IfIndex>>>,
+    links: Links,
+    rules: ForwardRules,
     screens: Screens,
     alarm: Alarm,
     list: Queues,
@@ -56,7 +70,10 @@ impl Watcher for ScreenWatch {
     fn look(&mut self) {
         if self.looked.is_none_or(|at| at.elapsed() >= LOOK) {
             self.looked = Some(Instant::now());
-            let Ok(queues) = self.list.read() else { return };
+            let Ok(mut queues) = self.list.read() else { return };
+            if !queues.is_empty() && self.rules.need_all(&self.interface_names()) {
+                queues.clear();
+            }
             if queues.is_empty() && self.queues.is_empty() {
                 return;
             }
@@ -92,6 +109,11 @@ impl Watcher for ScreenWatch {
 }
 
 impl ScreenWatch {
+    fn interface_names(&self) -> Vec<String> {
+        let interfaces = lock(&self.interfaces).clone();
+        interfaces.iter().filter_map(|each| self.links.name(*each).ok()).collect()
+    }
+
     /// A queue that comes or goes makes counts that tell nothing: it begins anew.
     fn count(&mut self) -> Option<Counts> {
         let queued_before = self.queued()?;

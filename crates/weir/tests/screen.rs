@@ -369,3 +369,34 @@ fn packets_to_ever_new_ports_hide_nothing_that_goes_elsewhere() {
     });
     daemon.interrupt();
 }
+
+/// It sees what the queue refuses, too.
+#[test]
+fn beside_a_rule_that_counts_by_sender_everything_passes() {
+    const PACKETS: u64 = 5_000;
+    let screened =
+        Screened::new(&format!("-p udp --dport {SCREENED_PORT}"), Room { packets: None });
+    let router = &screened.router;
+    let (daemon, counters) = router.start(&["--awake"]);
+    let rule = |what: &str| {
+        sh(&router.network, &format!("iptables {what} FORWARD -m recent --name x --set"))
+    };
+    router.while_sent(&[router.flow(BEHIND, (4096, SCREENED_PORT), FLOOD_PPS)], || {
+        wait_until("the gate discards", || discarded(&counters) > PACKETS);
+        rule("-I");
+        let stops = wait(PROMISED, || {
+            let (before, refused) = (discarded(&counters), screened.refused());
+            wait_until("packets have come", || {
+                screened.refused() > refused + PACKETS || discarded(&counters) > before
+            });
+            discarded(&counters) == before
+        });
+        assert!(stops, "it discards still");
+        let (before, refused) = (discarded(&counters), screened.refused());
+        wait_until("the queue refuses", || screened.refused() > refused + 4 * PACKETS);
+        assert_eq!(discarded(&counters), before);
+        rule("-D");
+        wait_until("the gate discards", || discarded(&counters) > before + PACKETS);
+    });
+    daemon.interrupt();
+}
