@@ -50,8 +50,6 @@ static __always_inline void count_at(struct weir_cpu *cpu, __u32 counted,
 		__sync_fetch_and_add(&cpu->consumers, by);
 	else if (counted == WEIR_COUNTED_LIGHT)
 		__sync_fetch_and_add(&cpu->light, by);
-	else if (counted == WEIR_COUNTED_SPENT)
-		__sync_fetch_and_add(&cpu->spent, by);
 }
 
 static __always_inline void count_as(struct weir_consumer *consumer,
@@ -124,13 +122,8 @@ static __always_inline void leave_cpu(const struct task_struct *prev,
 			if (consumer->score < CONSUMER_SCORE_MIN)
 				consumer->score = CONSUMER_SCORE_MIN;
 		}
-		if (sleeps) {
+		if (sleeps)
 			leave_runnable(consumer);
-		} else if (consumer->counted == WEIR_COUNTED_CONSUMER &&
-			   is_throttled(prev)) {
-			count_as(consumer, cpu_number, WEIR_COUNTED_SPENT);
-			cpu->spender = (__u64)queue_of_group(prev);
-		}
 	}
 }
 
@@ -234,7 +227,6 @@ int BPF_PROG(weir_switch, bool preempt, struct task_struct *prev,
 		/* Whatever was miscounted. */
 		cpu->consumers = 0;
 		cpu->light = 0;
-		cpu->spent = 0;
 		cpu->counts++;
 	} else if (cpu->running == WEIR_RUNNING_CONSUMER) {
 		cpu->wanted = strangers_of(cpu, runnable_beside(next), 0);

@@ -29,7 +29,6 @@ enum weir_counted {
 	WEIR_COUNTED_NOWHERE,
 	WEIR_COUNTED_CONSUMER,
 	WEIR_COUNTED_LIGHT,
-	WEIR_COUNTED_SPENT,
 };
 
 /* A process that input has woken, that has taken a packet, or that is light. */
@@ -177,8 +176,7 @@ static __always_inline void end_waiting(struct weir_input *input)
 		input->held_ns += cpu->stranger_ns - input->stranger_then_ns;
 }
 
-/* Strangers that are runnable on a CPU, beside so many others. Nothing tells
- * that a group may run again; its processes are runnable from then on. */
+/* Strangers that are runnable on a CPU, beside so many others. */
 static __always_inline __u32 strangers_of(const struct weir_cpu *cpu,
 					  __u32 runnable, __s32 others)
 {
@@ -188,8 +186,6 @@ static __always_inline __u32 strangers_of(const struct weir_cpu *cpu,
 		known += cpu->consumers;
 	if (cpu->light > 0)
 		known += cpu->light;
-	if (cpu->spent > 0 && !has_spent((const void *)cpu->spender))
-		known += cpu->spent;
 	return (__s32)runnable > known ? (__s32)runnable - known : 0;
 }
 

@@ -73,7 +73,6 @@ struct rq {
 /* With CONFIG_FAIR_GROUP_SCHED; the same type, for that field. */
 struct cfs_rq___group {
 	struct rq *rq;
-	int throttle_count; /* with CONFIG_CFS_BANDWIDTH */
 };
 
 struct sched_entity {
@@ -82,7 +81,6 @@ struct sched_entity {
 
 struct task_struct___fair {
 	struct sched_entity se;
-	bool throttled; /* since 6.18 */
 };
 
 #pragma clang attribute pop
@@ -142,37 +140,6 @@ static __always_inline __u32 runnable_beside(const struct task_struct *task)
 	if (bpf_core_field_exists(rq->scx))
 		runnable += BPF_CORE_READ(rq, scx.nr_running);
 	return runnable > leftover ? runnable - leftover : 0;
-}
-
-/* Of a task's group, on its CPU. */
-static __always_inline const struct cfs_rq___group *
-queue_of_group(const struct task_struct *task)
-{
-	const struct task_struct___fair *fair = (const void *)task;
-
-	if (!bpf_core_field_exists(fair->se.cfs_rq->rq))
-		return NULL;
-	return BPF_CORE_READ(fair, se.cfs_rq);
-}
-
-/* Whether a group, or one above it, has used up its quota (cpu.max) here. The
- * group may have gone since. */
-static __always_inline bool has_spent(const struct cfs_rq___group *queue)
-{
-	return bpf_core_field_exists(queue->throttle_count) &&
-	       BPF_CORE_READ(queue, throttle_count) > 0;
-}
-
-/* Whether a task may not run for that reason. The kernel does not count it
- * among those that are runnable, and no event tells when it may again. */
-static __always_inline bool is_throttled(const struct task_struct *task)
-{
-	const struct task_struct___fair *fair = (const void *)task;
-
-	/* Before, it is until the task is back in user mode. */
-	if (bpf_core_field_exists(fair->throttled))
-		return fair->throttled;
-	return has_spent(queue_of_group(task));
 }
 
 #endif /* WEIR_TASK_H */

@@ -102,10 +102,7 @@ struct weir_cpu {
 	__u32 counts;	/* how often `consumers` and `light` have begun anew */
 	__u64 busy_ns;	/* of consumers that keep input waiting */
 	__u64 busy_since_ns; /* when one ran after none was runnable; or 0 */
-	__s32 spent;	     /* consumers whose group had used up its quota */
-	__u32 pad;
-	__u64 spender; /* that group's queue on this CPU, of the last of them */
-	__u64 pad_line[1];
+	__u64 pad_line[3];
 };
 
 /*
