@@ -51,7 +51,7 @@ impl FilterRecord {
             return Ok(Removed::Nothing);
         }
         let mut removed = Removed::Nothing;
-        if self.is_attached(&links, ifindex) {
+        if self.is_attached(&links, ifindex)? {
             match FILTER.detach(ifindex) {
                 Err(error) if Errno::from_io_error(&error) == Some(Errno::NOENT) => Ok(()),
                 done => done.map_err(|source| refused("remove weir's tc filter from", source)),
@@ -68,12 +68,12 @@ impl FilterRecord {
     }
 
     /// Whether the filter with weir's handle and priority runs the recorded program.
-    fn is_attached(self, links: &Links, ifindex: IfIndex) -> bool {
+    fn is_attached(self, links: &Links, ifindex: IfIndex) -> Result<bool> {
         // Where the list cannot be read, libbpf asks for the one filter; it would complain on
         // standard error if that is not there.
         let may_be =
             links.filters(ifindex, Hook::Ingress).map_or(true, |all| all.contains(&FILTER));
-        may_be && FILTER.program(ifindex) == Some(self.prog_id)
+        Ok(may_be && FILTER.program(ifindex)? == Some(self.prog_id))
     }
 }
 
@@ -113,7 +113,7 @@ impl Filter {
 
     /// Whether it is still there.
     pub(crate) fn is_attached(&self) -> Result<bool> {
-        Ok(self.record.is_attached(&Links::open()?, self.ifindex))
+        self.record.is_attached(&Links::open()?, self.ifindex)
     }
 }
 

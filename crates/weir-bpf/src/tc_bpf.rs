@@ -4,7 +4,9 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use libbpf_rs::libbpf_sys;
+use rustix::io::Errno;
 
+use crate::error::{Error, Result};
 use crate::sys::tc::FilterId;
 use crate::units::IfIndex;
 
@@ -76,12 +78,20 @@ impl FilterId {
     }
 
     /// The number of the program that the filter runs, if it is there.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
     #[allow(unsafe_code)]
-    pub(crate) fn program(self, ifindex: IfIndex) -> Option<u32> {
+    pub(crate) fn program(self, ifindex: IfIndex) -> Result<Option<u32>> {
         let hook = hook(ifindex, libbpf_sys::BPF_TC_INGRESS);
         let mut options = self.options();
         // SAFETY: both outlive the call, with their own sizes in them.
         let found = result(unsafe { libbpf_sys::bpf_tc_query(&raw const hook, &raw mut options) });
-        found.is_ok().then_some(options.prog_id)
+        match found.map_err(|error| (Errno::from_io_error(&error), error)) {
+            Ok(()) => Ok(Some(options.prog_id)),
+            // No filter; no queueing discipline that could have one; no interface.
+            Err((Some(Errno::NOENT | Errno::INVAL | Errno::NODEV), _)) => Ok(None),
+            Err((_, error)) => Err(Error::system("look for a filter at", "tc", error)),
+        }
     }
 }

@@ -357,7 +357,7 @@ impl Standing {
         let links = Links::open()?;
         let found = match self.in_driver {
             true => links.xdp(ifindex)?.map(|xdp| xdp.prog_id),
-            false => at_tc(&links, ifindex)?.and_then(|filter| filter.program(ifindex)),
+            false => program_at_tc(&links, ifindex)?,
         };
         Ok(found == Some(self.program))
     }
@@ -410,8 +410,8 @@ pub fn find(links: &Links, ifindex: IfIndex) -> Result<Option<Found>> {
         found => found?.map(|xdp| xdp.prog_id),
     };
     let in_driver = in_driver.filter(|prog_id| Program::of(*prog_id).is_wall());
-    let at_tc = at_tc(links, ifindex)?.and_then(|filter| filter.program(ifindex));
-    let programs: Vec<u32> = [in_driver, at_tc].into_iter().flatten().collect();
+    let programs: Vec<u32> =
+        [in_driver, program_at_tc(links, ifindex)?].into_iter().flatten().collect();
     if programs.is_empty() {
         return Ok(None);
     }
@@ -495,6 +495,11 @@ fn set_xdp(program: i32, ifindex: IfIndex) -> io::Result<()> {
 fn at_tc(links: &Links, ifindex: IfIndex) -> Result<Option<FilterId>> {
     let filters = links.filters(ifindex, Hook::Ingress)?;
     Ok(filters.into_iter().find(|id| [FILTER, FILTER_AND_QDISC].contains(id)))
+}
+
+/// The number of its program.
+fn program_at_tc(links: &Links, ifindex: IfIndex) -> Result<Option<u32>> {
+    at_tc(links, ifindex)?.map_or(Ok(None), |filter| filter.program(ifindex))
 }
 
 /// What sees packets at tc before a wall does: tcx runs before every filter, and of filters with one preference the newest

@@ -506,6 +506,8 @@ impl Daemon {
     }
 
     fn finish(mut self) -> Result<()> {
+        // A driver may take no frames of another's any more once its own gate has gone.
+        self.interfaces.iter_mut().for_each(Protected::stop_forwarding);
         for interface in std::mem::take(&mut self.interfaces) {
             self.part(interface);
         }

@@ -2,7 +2,7 @@
 //! while it does: it never takes a packet past a rule, a queueing discipline or a program of the operator's.
 
 use weir_bpf::forward::FastPath;
-use weir_bpf::sys::divert::{ForwardFilters, Interface, at_egress};
+use weir_bpf::sys::divert::{ForwardFilters, Interface, at_egress, past_at_egress};
 use weir_bpf::sys::link::Links;
 use weir_bpf::units::IfIndex;
 
@@ -130,8 +130,9 @@ impl Forwarding {
 pub fn check(links: &Links, interfaces: &[IfIndex]) -> Result<()> {
     let (mut filters, mut named) = (ForwardFilters::default(), named(links, interfaces)?);
     for _ in interfaces {
-        if let Some(bar) = filters.on_the_way(&named).first() {
-            return Err(refused(bar));
+        let egress = named.get(1).and_then(past_at_egress);
+        if let Some(bar) = filters.on_the_way(&named).first().cloned().or(egress) {
+            return Err(refused(&bar));
         }
         // The one by which packets come in is the first.
         named.rotate_left(1);

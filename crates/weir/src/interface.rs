@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use weir_bpf::attach::AttachMode;
 use weir_bpf::channels::ChannelMapIds;
 use weir_bpf::counters::Counters;
+use weir_bpf::forward::FastPath as _;
 use weir_bpf::gate::{Gate, Policy, QueueProbe};
 use weir_bpf::prune::Pruner;
 use weir_bpf::sys::divert::load_conntrack;
@@ -420,6 +421,13 @@ impl Protected {
         let Some(forwarding) = &mut self.forwarding else { return Ok(()) };
         forwarding.begin(&self.host.links, self.claim.ifindex, interfaces, &mut self.gate)?;
         forwarding.check_egresses()
+    }
+
+    /// The kernel forwards, from the next packet on.
+    pub fn stop_forwarding(&mut self) {
+        if self.forwarding.is_some() {
+            self.gate.set_forwarding(false);
+        }
     }
 
     fn forwarding(&self) -> Option<String> {

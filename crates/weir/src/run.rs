@@ -79,7 +79,9 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let wanted: Vec<_> = wanted.collect();
     let forwarding = wanted.iter().filter(|(.., settings)| settings.forward);
     let forwarding: Vec<_> = forwarding.map(|(claim, ..)| claim.ifindex).collect();
-    forwarding::check(&host.links, &forwarding)?;
+    if let Err(error) = forwarding::check(&host.links, &forwarding) {
+        refused.of_fast_path(error, &mut console)?;
+    }
     let mut guardian = match Guardian::start(&keys, &signals.stop) {
         Err(_) if signals::comes(&signals.stop, Duration::ZERO) => return Ok(()),
         started => started?,
@@ -128,11 +130,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
         console.say(&format!("{name} is not protected yet: {error}"));
     }
     if let Err(error) = interface::forward(&mut protected) {
-        if refused.all.is_empty() {
-            return Err(error);
-        }
-        // It may be the egress that is missing: tried again when that is there.
-        console.trouble(&error);
+        refused.of_fast_path(error, &mut console)?;
     }
     protected.iter().for_each(|interface| interface.describe(&mut console));
     let unprotected = refused.all.into_iter().map(|(name, error)| {
@@ -212,6 +210,16 @@ impl Refused {
             }
             result => result.map(Some),
         }
+    }
+
+    /// The kernel forwards instead, until nothing is in the way any more, or an egress that is missing is there. Where
+    /// somebody waits for an answer, and it is not that, it is the answer.
+    fn of_fast_path(&self, error: Error, console: &mut Console) -> Result<()> {
+        if self.named && self.all.is_empty() {
+            return Err(error);
+        }
+        console.trouble(&error);
+        Ok(())
     }
 
     /// The `others`, or why there are none.

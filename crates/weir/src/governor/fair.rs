@@ -66,8 +66,10 @@ impl Fair {
                 self.shares.forget(*place);
             }
         }
-        let mut claims: Vec<Claim> =
-            now.values().map(|account| claim(account, self.last.get(&account.place))).collect();
+        let mut claims: Vec<Claim> = now
+            .values()
+            .map(|account| claim(account, self.last.get(&account.place), seen.elapsed))
+            .collect();
         let since = monotonic_now() - FORGOTTEN;
         let active = now.values().filter(|account| account.used >= since);
         let channels: Vec<Channel> = active.map(|account| account.channel).collect();
@@ -80,7 +82,8 @@ impl Fair {
             claim.bound = self.receivers.bound(channel, &channels);
         }
         let limits = self.shares.decide(settings, rules.control, &seen.load(), &claims);
-        if self.shares.saturated() {
+        // Who is held to a limit may keep nobody waiting.
+        if self.shares.saturated() || !limits.is_empty() {
             self.receivers.want(&channels);
         }
         let is_request = |claim: &Claim| now[&claim.channel].channel.kind == Kind::TcpRequest;
@@ -142,8 +145,9 @@ impl Seen<'_> {
     }
 }
 
-/// What a channel has used since it was last looked at. A place may have become another channel's.
-fn claim(now: &Account, last: Option<&Account>) -> Claim {
+/// What a channel has used since it was last looked at. A place may have become another channel's, whose kind's account
+/// then has all that it was ever charged at once; but a CPU has had no more than so much time.
+fn claim(now: &Account, last: Option<&Account>, elapsed: Nanos) -> Claim {
     let last = last.filter(|last| last.channel == now.channel && last.charged <= now.charged);
     let (bound, weight) = shares::usual(now.channel.kind);
     Claim {
@@ -151,7 +155,7 @@ fn claim(now: &Account, last: Option<&Account>) -> Claim {
         bound,
         protected: false,
         weight,
-        used: now.charged - last.map_or(now.charged, |last| last.charged),
+        used: (now.charged - last.map_or(now.charged, |last| last.charged)).min(elapsed),
         shed: last.is_some_and(|last| last.shed != now.shed),
     }
 }

@@ -151,6 +151,31 @@ fn a_fast_path_without_its_egress_does_not_keep_the_rest_from_protection() {
     network.assert_untouched();
 }
 
+/// At a boot, rules may be there first.
+#[test]
+fn what_bars_the_fast_path_keeps_nothing_from_protection() {
+    let network = Network::new();
+    network.add_pair();
+    let section = |name| format!("[interface.{name}]\nprotect = true\nforward = \"xdp\"\n");
+    let file = ConfigFile::new("barred", &(section(NEAR) + &section(NEAR2)));
+    let rule = "nft 'table ip t { chain c { type filter hook forward priority 0; counter; }; }'";
+    for (set, unset, bar) in [
+        (rule, "nft delete table ip t", "chain c has rules"),
+        ("tc qdisc add dev near root pfifo", "tc qdisc del dev near root", "discipline pfifo"),
+    ] {
+        sh(&network, set);
+        let child = service(&network, &file);
+        for name in [NEAR, NEAR2] {
+            let protected = format!("{name}  protected");
+            wait_until(&protected, || network.says(&["status"]).contains(&protected));
+        }
+        let messages = ends_well(child);
+        assert!(messages.contains(bar), "{messages}");
+        sh(&network, unset);
+    }
+    network.assert_untouched();
+}
+
 /// A shell's usual one is 1,024, which lasts for some 18 interfaces.
 #[test]
 fn the_soft_limit_on_open_files_is_raised() {

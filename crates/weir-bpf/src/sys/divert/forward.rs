@@ -65,20 +65,24 @@ pub fn ports_choose_no_egress() -> bool {
         && MULTIPATH.into_iter().all(|path| multipath(path).is_none())
 }
 
-/// Why no packet may be sent by an interface from its driver; none if it may.
-pub fn at_egress((ifindex, name): &Interface) -> Option<String> {
-    tc::egress_qdisc(*ifindex, name)
-        .or_else(|| programs::at(*ifindex, name, Hook::Egress))
-        .or_else(|| match takes_frames(*ifindex) {
-            Ok(true) => None,
-            Ok(false) => Some(format!(
-                "the driver of {name} sends no frames for XDP; a veth does while its peer has XDP or GRO \
-                 (`ethtool -K PEER gro on`)"
-            )),
-            Err(errno) => Some(format!(
-                "the kernel does not tell whether the driver of {name} sends frames for XDP ({errno}): Linux 6.3 does"
-            )),
-        })
+/// What a packet that is sent by an interface from its driver would be taken past.
+pub fn past_at_egress((ifindex, name): &Interface) -> Option<String> {
+    tc::egress_qdisc(*ifindex, name).or_else(|| programs::at(*ifindex, name, Hook::Egress))
+}
+
+/// Why no packet may be sent by an interface from its driver; none if it may. Some drivers do once they have a gate.
+pub fn at_egress(interface: &Interface) -> Option<String> {
+    let (ifindex, name) = interface;
+    past_at_egress(interface).or_else(|| match takes_frames(*ifindex) {
+        Ok(true) => None,
+        Ok(false) => Some(format!(
+            "the driver of {name} sends no frames for XDP; a veth does while its peer has XDP or GRO \
+             (`ethtool -K PEER gro on`)"
+        )),
+        Err(errno) => Some(format!(
+            "the kernel does not tell whether the driver of {name} sends frames for XDP ({errno}): Linux 6.3 does"
+        )),
+    })
 }
 
 pub(super) fn takes_frames(ifindex: IfIndex) -> rustix::io::Result<bool> {

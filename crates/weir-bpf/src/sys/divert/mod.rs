@@ -50,7 +50,9 @@ pub use self::cookies::CookieFilters;
 pub use self::diversion::{Diversion, Sight};
 pub use self::filter::{Filters, cgroup_programs};
 pub(crate) use self::forward::CHECKSUMS_UNTOLD;
-pub use self::forward::{ForwardFilters, Interface, at_egress, ports_choose_no_egress};
+pub use self::forward::{
+    ForwardFilters, Interface, at_egress, past_at_egress, ports_choose_no_egress,
+};
 pub use self::kind::DiversionKind;
 pub use self::needs::ForwardRules;
 pub use self::nfnetlink::load_conntrack;
