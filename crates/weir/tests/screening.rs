@@ -227,6 +227,25 @@ fn rules_are_reloaded_and_the_screen_is_killed_under_a_flood_of_new_flows() {
     clear(&path);
 }
 
+/// There are many rules, so that it takes a while to read how much each number has counted.
+#[test]
+fn what_was_accepted_is_not_counted_by_the_rules_that_are_read_again() {
+    let other: String = (1..1000).map(|port| format!("drop tcp to any port {port}\n")).collect();
+    let before = format!("accept udp to any port 5999\n{other}");
+    let (path, rules, mut screen) = screened(&before, &["--attach", "native"]);
+    let macs = (mac(&path.client, "peer"), mac(&path.router, "in"));
+    let addresses = ("198.18.0.64".parse().unwrap(), SERVER.parse().unwrap());
+    let rate = Some(PacketsPerSec(FLOOD_PPS));
+    let flow = FlowSpec { rate, ..FlowSpec::udp(macs, addresses, (4000, 5999)) };
+    while_sent(&path.client, &mut generator(&path.client), flow, |_| {
+        wait_until("it is accepted", || of_rule(&screen.stats(), "accept", "packets") > 1000);
+        rules.write(&format!("accept udp to any port 6000\n{other}"));
+        screen.signal(Signal::HUP);
+        screen.event("reloaded");
+        assert_eq!(of_rule(&screen.stats(), "accept", "packets"), 0);
+    });
+}
+
 /// Each flow of the flood is accepted, and its first packet answered: only one that goes on after a reply is established.
 #[test]
 fn a_flood_of_forged_flows_that_are_accepted_evicts_none_that_is_established() {

@@ -435,13 +435,14 @@ impl Screen<'_> {
     fn reload(&mut self) -> Result<()> {
         match read_again(self.path) {
             Ok(rules) => {
+                // From now on nothing is counted by the rules that were.
+                self.wall.flush();
                 self.print("summary")?;
                 self.tally = vec![Tally::default(); rules.0.len() + 1];
                 for (number, tally) in self.tally.iter_mut().enumerate() {
                     tally.before = self.wall.of_rule(number)?;
                 }
                 self.rules = rules;
-                self.wall.flush();
                 self.printer.reloaded(self.rules.0.len());
             }
             Err(error) => self.printer.say(&format!("{error}; the rules stay as they are")),
