@@ -7,13 +7,14 @@ use std::path::Path;
 
 use serde_json::json;
 use weir_bpf::abi;
+use weir_bpf::explain::PACKET_LEN_MAX;
 use weir_bpf::parser::{Parse, Parsed, Parser, SHORTEST_FRAME};
 use weir_bpf::printable::printable;
 use weir_bpf::units::MacAddr;
 
 use super::rules::{Action, Rules};
 use crate::error::Result;
-use crate::explain::capture::Capture;
+use crate::explain::capture::{Capture, Packet as Captured};
 use crate::out::{self, or_gone};
 use crate::packet::{ICMP, ICMPV6, Packet};
 use crate::status::SCHEMA;
@@ -40,14 +41,15 @@ pub fn run(rules: &Rules, path: &Path, json: bool) -> Result<()> {
     let mut number = 0_u64;
     while let Some(captured) = capture.next_packet()? {
         number += 1;
-        let frame = captured.frame(MacAddr([0; 6]));
-        let parsed = if frame.len() < SHORTEST_FRAME {
-            Parsed { parse: Parse::WEIR_PARSE_MALFORMED.0, ..Parsed::default() }
-        } else {
-            parser.parse(&frame, frame.len())?.parsed
+        let (action, packet, why) = match parse(&mut parser, &captured)? {
+            Read::Whole(parsed) => outcome(rules, &parsed, &mut accepted),
+            Read::InPart => {
+                ("-".into(), "captured in part".into(), "what is missing decides".into())
+            }
+            Read::TooLong(len) => {
+                ("-".into(), format!("{len} bytes"), "too long to be judged".into())
+            }
         };
-        let is_whole = captured.data.len() >= captured.wire_len as usize;
-        let (action, packet, why) = outcome(rules, &parsed, is_whole, &mut accepted);
         let line = if json {
             json!({"schema": SCHEMA, "number": number, "action": action, "packet": packet, "rule": why})
                 .to_string()
@@ -66,20 +68,54 @@ pub fn run(rules: &Rules, path: &Path, json: bool) -> Result<()> {
     Ok(())
 }
 
+/// What there is of a packet to judge.
+enum Read {
+    /// All that decides.
+    Whole(Parsed),
+    InPart,
+    /// For the kernel to run a program on, in bytes.
+    TooLong(usize),
+}
+
+/// What was not captured does not decide if the packet is the same with zeros and with ones in its place.
+fn parse(parser: &mut Parser, captured: &Captured) -> Result<Read> {
+    let frame = captured.frame(MacAddr([0; 6]));
+    if frame.len() > PACKET_LEN_MAX {
+        return Ok(Read::TooLong(frame.len()));
+    }
+    let missing = (captured.wire_len as usize).saturating_sub(captured.data.len());
+    if missing == 0 {
+        return Ok(Read::Whole(parse_frame(parser, &frame)?));
+    }
+    let mut filled = frame.into_owned();
+    let (begin, len) = (filled.len(), (filled.len() + missing).min(PACKET_LEN_MAX));
+    filled.resize(len, 0);
+    let parsed = parse_frame(parser, &filled)?;
+    filled[begin..].fill(0xff);
+    let other = parse_frame(parser, &filled)?;
+    let judged = |it: &Parsed| (it.reached(), Packet::of(it), it.routed, it.ethertype);
+    let is_same = judged(&parsed) == judged(&other);
+    let is_read = parsed.reached() != Parse::WEIR_PARSE_MALFORMED;
+    Ok(if is_same && is_read { Read::Whole(parsed) } else { Read::InPart })
+}
+
+fn parse_frame(parser: &mut Parser, frame: &[u8]) -> Result<Parsed> {
+    if frame.len() < SHORTEST_FRAME {
+        return Ok(Parsed { parse: Parse::WEIR_PARSE_MALFORMED.0, ..Parsed::default() });
+    }
+    Ok(parser.parse(frame, frame.len())?.parsed)
+}
+
 /// What becomes of a packet, what it is, and why, as the kernel half has it (`judge()` in `bpf/wall.bpf.c`).
 fn outcome(
     rules: &Rules,
     parsed: &Parsed,
-    is_whole: bool,
     accepted: &mut HashMap<Packet, usize>,
 ) -> (String, String, String) {
     const UNCLEAR: &str = "unclear: no rule is asked";
     const OWN: &str = "own: the rules are about IP";
     let so = |action: &str, packet: &str, why: &str| (action.into(), packet.into(), why.into());
     match (parsed.reached(), Packet::of(parsed)) {
-        (Parse::WEIR_PARSE_MALFORMED, _) if !is_whole => {
-            so("-", "captured in part", "what is missing decides")
-        }
         (Parse::WEIR_PARSE_MALFORMED, _) => so("drop", "malformed", UNCLEAR),
         (Parse::WEIR_PARSE_IPV6_CHAIN, _) => so("drop", "too many IPv6 extension headers", UNCLEAR),
         (Parse::WEIR_PARSE_ARP, _) => so("pass", "ARP", OWN),

@@ -4,7 +4,7 @@ use std::io::BufRead;
 use std::process::Stdio;
 
 use libbpf_rs::{MapCore, MapHandle};
-use pcap_file::pcap::{PcapPacket, PcapWriter};
+use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
 use weir_bpf::parser::Parser;
 
 use super::*;
@@ -364,14 +364,28 @@ fn ip4(to: [u8; 4], options: &[u8]) -> Vec<u8> {
     frame(0x0800, &[&header[..], &[198, 18, 0, 2], &to, options, &udp].concat())
 }
 
-/// A pcap file of these.
-fn capture_of(frames: &[Vec<u8>]) -> Vec<u8> {
-    let mut writer = PcapWriter::new(Vec::new()).unwrap();
-    for frame in frames {
-        let packet = PcapPacket::new(Duration::from_secs(1), frame.len() as u32, frame);
+/// A pcap file of packets: when they were captured, in seconds, how long they were, and what there is of them.
+fn capture_with(packets: &[(u64, usize, Vec<u8>)]) -> Vec<u8> {
+    let header = PcapHeader { snaplen: 1 << 18, ..PcapHeader::default() };
+    let mut writer = PcapWriter::with_header(Vec::new(), header).unwrap();
+    for (secs, len, data) in packets {
+        let packet = PcapPacket::new(Duration::from_secs(*secs), *len as u32, data);
         writer.write_packet(&packet).unwrap();
     }
     writer.into_writer()
+}
+
+/// A pcap file of these.
+fn capture_of(frames: &[Vec<u8>]) -> Vec<u8> {
+    let packets: Vec<_> = frames.iter().map(|frame| (1, frame.len(), frame.clone())).collect();
+    capture_with(&packets)
+}
+
+/// What answers a frame of [`ip4()`] without options.
+fn answer_to(frame: &[u8]) -> Vec<u8> {
+    let [head, source, destination, source_port, port, rest] =
+        [0..26, 26..30, 30..34, 34..36, 36..38, 38..frame.len()].map(|at| &frame[at]);
+    [head, destination, source, port, source_port, rest].concat()
 }
 
 /// What `weir screen --explain` says of a capture on standard error, and its lines.
@@ -439,6 +453,49 @@ fn a_capture_is_explained_as_the_wall_has_it() {
         let starts = if is_judged { "" } else { outcome };
         assert!(line["rule"].as_str().unwrap().starts_with(starts), "{line}");
     }
+}
+
+/// What `weir screen --explain` does with each of these packets, by the rule that accepts what goes to the server.
+fn actions(packets: &[(u64, usize, Vec<u8>)], options: &[&str]) -> Vec<(String, String)> {
+    let path = Path::new();
+    let rules = ConfigFile::new("screening-actions", "accept udp to 198.19.0.0/24\n");
+    let capture = ConfigFile::new("capture", &capture_with(packets));
+    let command = ["screen", rules.path(), "--explain", capture.path(), "--json"];
+    let output = path.weir(&[&command, options].concat());
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    lines
+        .map(|line| ["action", "rule"].map(|field| line[field].as_str().unwrap().to_owned()))
+        .map(|[action, rule]| (action, rule))
+        .collect()
+}
+
+#[test]
+fn a_packet_that_is_too_long_ends_no_explanation() {
+    let short = ip4([198, 19, 0, 2], &[]);
+    let mut long = short.clone();
+    long.resize(100_000, 0);
+    let actions = actions(&[(1, long.len(), long), (1, short.len(), short)], &[]);
+    assert_eq!(actions.len(), 2, "{actions:?}");
+    assert_eq!(actions[0], ("-".into(), "too long to be judged".into()));
+    assert_eq!(actions[1].0, "accept");
+}
+
+#[test]
+fn a_packet_is_explained_that_was_captured_as_far_as_its_headers_go() {
+    let mut request = ip4([198, 19, 0, 2], &[]);
+    let whole = 1042;
+    request[16..18].copy_from_slice(&1028_u16.to_be_bytes());
+    request[38..40].copy_from_slice(&1008_u16.to_be_bytes());
+    let reply = answer_to(&request);
+    for len in [0, 10, 20, 30, 36, 39] {
+        let actions = actions(&[(1, whole, request[..len].to_vec())], &[]);
+        assert_eq!(actions, [("-".into(), "what is missing decides".into())], "{len}");
+    }
+    let actions = actions(&[(1, whole, request), (1, whole, reply)], &[]);
+    assert_eq!([&actions[0].0, &actions[1].0], ["accept"; 2]);
+    assert!(actions[1].1.starts_with("in answer to"), "{actions:?}");
 }
 
 #[test]
