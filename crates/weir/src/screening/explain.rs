@@ -35,6 +35,8 @@ const WRAPPED: [(usize, &str); 6] = [
 /// Judges them one after the other, so that replies follow what they answer. Nothing is attached or sent.
 pub fn run(rules: &Rules, path: &Path, json: bool) -> Result<()> {
     let mut capture = Capture::open(path)?;
+    // What comes in as it is captured goes out at once.
+    let live = capture.len.is_none();
     let mut parser = Parser::load()?;
     let mut accepted = HashMap::new();
     let mut out = BufWriter::new(io::stdout().lock());
@@ -56,7 +58,11 @@ pub fn run(rules: &Rules, path: &Path, json: bool) -> Result<()> {
         } else {
             printable(format!("{number:>6} {action:6} {packet} ({why})").as_bytes())
         };
-        if !or_gone(writeln!(out, "{line}"))? {
+        let mut written = writeln!(out, "{line}");
+        if live {
+            written = written.and_then(|()| out.flush());
+        }
+        if !or_gone(written)? {
             return Ok(());
         }
     }

@@ -483,6 +483,24 @@ fn a_packet_that_is_too_long_ends_no_explanation() {
 }
 
 #[test]
+fn a_packet_is_explained_before_the_next_is_captured() {
+    let path = Path::new();
+    let rules = ConfigFile::new("screening-live", "drop udp\n");
+    let mut command = Command::new(WEIR);
+    command.args(["screen", rules.path(), "--explain", "-"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut screen = path.router.run(|| Owned::start(&mut command)).unwrap();
+    let mut stdin = screen.stdin.take().unwrap();
+    stdin.write_all(&capture_of(&[ip4([198, 19, 0, 2], &[])])).unwrap();
+    let mut lines = std::io::BufReader::new(screen.stdout.take().unwrap()).lines();
+    let (tells, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || tells.send(lines.next().unwrap().unwrap()));
+    let line = told.recv_timeout(PATIENCE).unwrap();
+    assert!(line.contains("drop   udp"), "{line}");
+    drop(stdin);
+}
+
+#[test]
 fn a_packet_is_explained_that_was_captured_as_far_as_its_headers_go() {
     let mut request = ip4([198, 19, 0, 2], &[]);
     let whole = 1042;
