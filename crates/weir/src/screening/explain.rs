@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::json;
 use weir_bpf::abi;
@@ -12,6 +13,7 @@ use weir_bpf::parser::{Parse, Parsed, Parser, SHORTEST_FRAME};
 use weir_bpf::printable::printable;
 use weir_bpf::units::MacAddr;
 
+use super::args::ScreenArgs;
 use super::rules::{Action, Rules};
 use crate::error::Result;
 use crate::explain::capture::{Capture, Packet as Captured};
@@ -33,16 +35,17 @@ const WRAPPED: [(usize, &str); 6] = [
 ];
 
 /// Judges them one after the other, so that replies follow what they answer. Nothing is attached or sent.
-pub fn run(rules: &Rules, path: &Path, json: bool) -> Result<()> {
+pub fn run(args: &ScreenArgs, rules: &Rules, path: &Path) -> Result<()> {
     let mut capture = Capture::open(path)?;
     // What comes in as it is captured goes out at once.
     let live = capture.len.is_none();
     let mut parser = Parser::load()?;
-    let mut accepted = HashMap::new();
+    let mut accepted = Accepted::new(args);
     let mut out = BufWriter::new(io::stdout().lock());
     let mut number = 0_u64;
     while let Some(captured) = capture.next_packet()? {
         number += 1;
+        accepted.now = captured.time.unwrap_or(accepted.now);
         let (action, packet, why) = match parse(&mut parser, &captured)? {
             Read::Whole(parsed) => outcome(rules, &parsed, &mut accepted),
             Read::InPart => {
@@ -52,7 +55,7 @@ pub fn run(rules: &Rules, path: &Path, json: bool) -> Result<()> {
                 ("-".into(), format!("{len} bytes"), "too long to be judged".into())
             }
         };
-        let line = if json {
+        let line = if args.json {
             json!({"schema": SCHEMA, "number": number, "action": action, "packet": packet, "rule": why})
                 .to_string()
         } else {
@@ -112,12 +115,56 @@ fn parse_frame(parser: &mut Parser, frame: &[u8]) -> Result<Parsed> {
     Ok(parser.parse(frame, frame.len())?.parsed)
 }
 
+/// Flows that were accepted. Unlike the wall, this does not keep those that are established apart.
+struct Accepted {
+    flows: HashMap<Packet, Entry>,
+    idle: Duration,
+    /// As many as two of the wall's tables hold.
+    max: usize,
+    /// When the packet that is judged was captured.
+    now: Duration,
+    /// How often a flow was used.
+    uses: u64,
+}
+
+struct Entry {
+    rule: usize,
+    used: Duration,
+    /// The number of that use: times may be the same, or unknown.
+    use_number: u64,
+}
+
+impl Accepted {
+    fn new(args: &ScreenArgs) -> Self {
+        let (flows, now, uses) = (HashMap::new(), Duration::ZERO, 0);
+        Self { flows, idle: args.idle, max: 2 * args.flows as usize, now, uses }
+    }
+
+    /// The rule that has accepted the flow, which is used now.
+    fn rule(&mut self, flow: &Packet) -> Option<usize> {
+        let entry = self.flows.get_mut(flow)?;
+        if self.now.saturating_sub(entry.used) >= self.idle {
+            return None;
+        }
+        self.uses += 1;
+        (entry.used, entry.use_number) = (self.now, self.uses);
+        Some(entry.rule)
+    }
+
+    fn insert(&mut self, flow: Packet, rule: usize) {
+        self.uses += 1;
+        self.flows.insert(flow, Entry { rule, used: self.now, use_number: self.uses });
+        if self.flows.len() > self.max {
+            let mut uses: Vec<_> = self.flows.values().map(|entry| entry.use_number).collect();
+            // Half of them go at once, since finding the oldest takes a look at all.
+            let (_, oldest, _) = uses.select_nth_unstable(self.max / 2);
+            self.flows.retain(|_, entry| entry.use_number > *oldest);
+        }
+    }
+}
+
 /// What becomes of a packet, what it is, and why, as the kernel half has it (`judge()` in `bpf/wall.bpf.c`).
-fn outcome(
-    rules: &Rules,
-    parsed: &Parsed,
-    accepted: &mut HashMap<Packet, usize>,
-) -> (String, String, String) {
+fn outcome(rules: &Rules, parsed: &Parsed, accepted: &mut Accepted) -> (String, String, String) {
     const UNCLEAR: &str = "unclear: no rule is asked";
     const OWN: &str = "own: the rules are about IP";
     let so = |action: &str, packet: &str, why: &str| (action.into(), packet.into(), why.into());
@@ -146,22 +193,18 @@ fn wrapped(ethertype: u16) -> Option<&'static str> {
     WRAPPED.iter().find(|(each, _)| *each == usize::from(ethertype)).map(|(_, name)| *name)
 }
 
-fn judge(
-    rules: &Rules,
-    packet: &Packet,
-    accepted: &mut HashMap<Packet, usize>,
-) -> (String, String) {
+fn judge(rules: &Rules, packet: &Packet, accepted: &mut Accepted) -> (String, String) {
     let accept = Action::Accept.to_string();
     // A flow, not a packet.
     let mut flow = Packet { tcp_flags: 0, ..*packet };
     if flow.fragment {
         flow = Packet { source_port: 0, destination_port: 0, icmp_type: 0, ..flow };
     }
-    if let Some(number) = accepted.get(&flow) {
-        return (accept, rules.name(*number));
+    if let Some(number) = accepted.rule(&flow) {
+        return (accept, rules.name(number));
     }
-    if let Some(number) = answered(&flow).and_then(|flow| accepted.get(&flow)) {
-        return (accept, format!("in answer to {}", rules.name(*number)));
+    if let Some(number) = answered(&flow).and_then(|flow| accepted.rule(&flow)) {
+        return (accept, format!("in answer to {}", rules.name(number)));
     }
     if is_for_link(packet.destination) {
         return ("pass".into(), "own: for all on the link".into());

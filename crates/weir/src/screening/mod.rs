@@ -74,7 +74,7 @@ pub fn run(args: &ScreenArgs) -> Result<()> {
     }
     privilege::check_for("weir screen", &NEEDED)?;
     if let Some(capture) = &args.explain {
-        return explain::run(&rules, capture, args.json);
+        return explain::run(args, &rules, capture);
     }
     let (Some(inside), Some(outside)) = (&args.inside, &args.outside) else { return Ok(()) };
     let sides = sides(args, [inside, outside])?;

@@ -501,6 +501,37 @@ fn a_packet_is_explained_before_the_next_is_captured() {
 }
 
 #[test]
+fn a_quiet_flow_is_explained_anew() {
+    let request = ip4([198, 19, 0, 2], &[]);
+    let reply = answer_to(&request);
+    let at = |secs: u64, frame: &[u8]| (secs, frame.len(), frame.to_vec());
+    let packets = [at(1, &request), at(200, &reply), at(400, &reply), at(800, &reply)];
+    let judged = |options: &[&str]| {
+        actions(&packets, options).into_iter().map(|(action, _)| action).collect::<Vec<_>>()
+    };
+    assert_eq!(judged(&[]), ["accept", "accept", "accept", "drop"]);
+    assert_eq!(judged(&["--idle", "1h"]), ["accept"; 4]);
+}
+
+/// As many as the wall remembers: accepted ones, and established ones.
+#[test]
+fn no_more_flows_are_remembered_for_an_explanation_than_by_the_wall() {
+    let request = |number: u16| {
+        let mut frame = ip4([198, 19, 0, 2], &[]);
+        frame[34..36].copy_from_slice(&number.to_be_bytes());
+        (1, frame.len(), frame)
+    };
+    let reply = |number: u16| {
+        let (secs, len, frame) = request(number);
+        (secs, len, answer_to(&frame))
+    };
+    let mut packets: Vec<_> = (0..2049).map(request).collect();
+    packets.extend([reply(0), reply(2048)]);
+    let actions = actions(&packets, &["--flows", "1024"]);
+    assert_eq!([&actions[2049].0, &actions[2050].0], ["drop", "accept"]);
+}
+
+#[test]
 fn a_packet_is_explained_that_was_captured_as_far_as_its_headers_go() {
     let mut request = ip4([198, 19, 0, 2], &[]);
     let whole = 1042;
