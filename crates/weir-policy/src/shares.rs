@@ -82,6 +82,15 @@ struct Known {
     limit: Option<f64>,
 }
 
+impl Known {
+    fn relieve(&mut self) {
+        self.limit = self
+            .limit
+            .map(|limit| limit * RELIEF)
+            .filter(|limit| *limit < 1.0 && *limit < (LOOSE * self.used).max(0.01));
+    }
+}
+
 /// The law's state, of one CPU.
 #[derive(Clone, Debug, Default)]
 pub struct Shares {
@@ -113,7 +122,8 @@ impl Shares {
         if self.window.elapsed >= settings.period {
             let window = std::mem::take(&mut self.window);
             self.overruns = if window.overrun { self.overruns.saturating_add(1) } else { 0 };
-            let is_busy = window.idle.share_of(window.elapsed) < IDLE_BELOW;
+            let idle = window.idle.share_of(window.elapsed);
+            let is_busy = idle < IDLE_BELOW;
             self.saturated = is_busy && window.waited >= WAITED;
             // Whoever is held to a limit keeps others waiting for less than he wants.
             let is_held = || self.known.values().any(|known| known.limit.is_some());
@@ -121,8 +131,10 @@ impl Shares {
                 let known = |claim: &&Claim| self.known.contains_key(&claim.channel);
                 let active: Vec<Claim> = claims.iter().filter(known).copied().collect();
                 self.divide(settings, control, &active);
-            } else if window.idle.share_of(window.elapsed) > SPARE {
+            } else if idle > SPARE {
                 self.relieve();
+            } else {
+                self.relieve_queues(claims);
             }
         }
         let known = self.known.iter();
@@ -244,11 +256,19 @@ impl Shares {
     /// Unused time is anybody's.
     fn relieve(&mut self) {
         self.together = None;
-        for known in self.known.values_mut() {
-            known.limit = known
-                .limit
-                .map(|limit| limit * RELIEF)
-                .filter(|limit| *limit < 1.0 && *limit < (LOOSE * known.used).max(0.01));
+        self.known.values_mut().for_each(Known::relieve);
+    }
+
+    /// Without time to spare, what no queue bounds keeps its limit.
+    fn relieve_queues(&mut self, claims: &[Claim]) {
+        self.together = self.together.map(|together| together * RELIEF);
+        for claim in claims {
+            let Some(known) = self.known.get_mut(&claim.channel) else { continue };
+            match claim.bound {
+                Bound::Queue => known.relieve(),
+                Bound::Nothing => {}
+                Bound::Unknown => known.limit = None,
+            }
         }
     }
 }
@@ -422,6 +442,35 @@ mod tests {
         let claims = [claim(FLOOD, Bound::Unknown, 900)];
         let limits =
             (0..50).map(|_| shares.decide(&Settings::default(), control(), &FULL, &claims));
+        assert_eq!(limits.last(), Some(BTreeMap::new()));
+    }
+
+    /// The CPU is no more saturated, and has no time to spare, either.
+    const BETWEEN: Load = Load { idle: Nanos::from_micros(150), ..FULL };
+
+    #[test]
+    fn between_saturated_and_spare_what_has_no_queue_keeps_its_limit_and_the_unknown_has_none() {
+        let flood = claim(FLOOD, Bound::Nothing, 900);
+        let (mut shares, limits) = after(50, &FULL, &[flood]);
+        assert_eq!(limits.len(), 1);
+        let mut last = |claim| {
+            let claims = [claim];
+            let mut decide = || shares.decide(&Settings::default(), control(), &BETWEEN, &claims);
+            (0..50).map(|_| decide()).last()
+        };
+        assert_eq!(last(flood), Some(limits));
+        assert_eq!(last(Claim { bound: Bound::Unknown, ..flood }), Some(BTreeMap::new()));
+    }
+
+    #[test]
+    fn between_saturated_and_spare_queues_lose_their_limits() {
+        let mut claims = [claim(SERVER, Bound::Queue, 50), claim(FLOOD, Bound::Queue, 800)];
+        let (mut shares, limits) = after(200, &Load { overrun: true, ..FULL }, &claims);
+        assert_eq!(limits.len(), 1);
+        // It takes what it may.
+        claims[1] = Claim { used: Nanos::from_micros(450), shed: true, ..claims[1] };
+        let limits =
+            (0..400).map(|_| shares.decide(&Settings::default(), control(), &BETWEEN, &claims));
         assert_eq!(limits.last(), Some(BTreeMap::new()));
     }
 
