@@ -230,8 +230,9 @@ static __always_inline void account_add(__u32 place, __u32 packets)
 		account->in_poll += packets;
 }
 
-/* A packet that nothing holds back is charged to its kind. */
-static __always_inline void kind_note(__u32 kind, struct weir_poll *poll)
+/* Packets that nothing holds back are charged to their kind. */
+static __always_inline void kind_note(__u32 kind, struct weir_poll *poll,
+				      __u32 packets)
 {
 	struct weir_account *account = account_at(kind);
 
@@ -239,7 +240,7 @@ static __always_inline void kind_note(__u32 kind, struct weir_poll *poll)
 		return;
 	account->key.kind = kind;
 	account_touch(account, kind, poll);
-	account->in_poll++;
+	account->in_poll += packets;
 }
 
 /*

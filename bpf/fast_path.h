@@ -306,7 +306,7 @@ static __always_inline int fast_path(void *ctx, bool on_skb,
 	    !look_again(ctx, entry, &flow, truesize, poll))
 		return NO_REASON;
 	if (is_translated(ctx, on_skb, &flow, entry->reason))
-		return WEIR_REASON_TRANSLATED;
+		return kind_charge(WEIR_REASON_TRANSLATED, seen.packets);
 	return answer(entry, poll, seen);
 }
 

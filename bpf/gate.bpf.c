@@ -130,7 +130,7 @@ int weir_forward(struct xdp_md *ctx)
 		action = forward_fast(ctx, len, &at);
 		if (action == XDP_REDIRECT) {
 			if (!is_asleep())
-				kind_note(WEIR_KIND_FORWARD, poll);
+				kind_note(WEIR_KIND_FORWARD, poll, 1);
 			count(WEIR_REASON_FORWARDED, seen);
 			return action;
 		}
@@ -184,13 +184,13 @@ int weir_gate_tc(struct __sk_buff *skb)
 	pull_headers(skb);
 	seen = packets_of(skb);
 	if (skb_is_misnamed(skb))
-		reason = WEIR_REASON_OTHER_ETHERTYPE;
+		reason = kind_charge(WEIR_REASON_OTHER_ETHERTYPE, seen.packets);
 	else
 		reason = standing_reason(past_limit, skb->napi_id);
 	/* The kernel has taken the tag off: skb_vlan_untag(). */
 	if (reason == NO_REASON && skb->vlan_present &&
 	    is_of_vlan(skb->vlan_tci) && !DEFECT(VLAN_IGNORED))
-		reason = WEIR_REASON_VLAN;
+		reason = kind_charge(WEIR_REASON_VLAN, seen.packets);
 	truesize = skb_truesize(skb);
 	if (reason == NO_REASON && !explaining && !skb->gso_size)
 		reason = skb_fast_path(skb, truesize);

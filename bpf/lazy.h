@@ -13,6 +13,8 @@
 #ifndef WEIR_LAZY_H
 #define WEIR_LAZY_H
 
+#include "account.h"
+#include "alarm.h"
 #include "counters.h"
 #include "merged.h"
 #include "parse.h"
@@ -216,6 +218,8 @@ static __always_inline bool is_lazy(void *ctx, bool on_skb,
 	put = lazy_put_any(ctx, on_skb, ring, head);
 	if (!put)
 		count_discard(poll, seen.packets);
+	else if (!is_asleep())
+		kind_note(WEIR_KIND_UDP, poll, seen.packets);
 	count(put ? WEIR_REASON_LAZY : WEIR_REASON_LAZY_FULL, seen);
 	return true;
 }

@@ -252,7 +252,8 @@ static __always_inline __u32 destination_reason(struct packet *packet,
 	if (explaining)
 		explanation.egress_ifindex = entry->egress_ifindex;
 	if (is_translated(packet->ctx, on_skb, flow, entry->reason))
-		return WEIR_REASON_TRANSLATED;
+		return kind_charge(WEIR_REASON_TRANSLATED,
+				   packet->seen.packets);
 	return answer(entry, poll, packet->seen);
 }
 

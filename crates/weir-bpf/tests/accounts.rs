@@ -7,7 +7,7 @@ mod common;
 
 use std::fs::File;
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use common::threaded::{Bench, MS, PORT};
@@ -18,6 +18,8 @@ use weir_bpf::accounts::{Account, monotonic_now, until};
 use weir_bpf::attach::AttachMode;
 use weir_bpf::channels::Channel;
 use weir_bpf::input::Input;
+use weir_bpf::lazy::{LazyRings, LazySocket};
+use weir_bpf::sys::divert::{PortProtocol, Ports};
 use weir_bpf::sys::{ethtool, sched};
 use weir_bpf::traffic::FlowSpec;
 use weir_bpf::units::{Nanos, Permille};
@@ -154,37 +156,77 @@ fn the_last_of_many_channels_in_a_poll_is_charged() {
 }
 
 /// Else whoever else has a packet in their polls pays for them.
-#[test]
-fn what_the_fast_path_forwards_is_charged() {
-    const FORWARDED: u64 = 20;
+fn others_are_charged(bench: &Bench, reason: Reason, send_other: impl Fn() + Sync) {
+    const OTHERS: u64 = 20;
     const POLLS: u64 = 50;
-    let bench = Bench::forwarding();
     let input = bench.watch();
     let socket = bench.network.bind(NEAR_IP4, PORT);
     let sender = bench.network.sender();
-    let send = |to, port| sender.send(&bench.network.datagram(to, port, b"\n")).unwrap();
-    let of = |channel| account_of(&bench, &input, channel);
+    let send_own = || sender.send(&bench.network.datagram(NEAR_IP4, PORT, b"\n")).unwrap();
+    let of = |channel| account_of(bench, &input, channel);
     wait_until("both are known", || {
-        send(BEYOND_IP4, PORT);
-        send(NEAR_IP4, PORT);
+        send_other();
+        send_own();
         let _ = socket.recv(&mut [0; 64]);
-        count(&bench, Reason::Forwarded) > 0 && of(udp(PORT)).is_some()
+        count(bench, reason) > 0 && of(udp(PORT)).is_some()
     });
-    let forwarded = || of(Channel::of_kind(Kind::Forward)).map_or((0, 0), charged);
-    let (before, own) = (forwarded(), charged(of(udp(PORT)).unwrap()));
+    let others = || of(Channel::of_kind(reason.kind())).map_or((0, 0), charged);
+    let (before, own) = (others(), charged(of(udp(PORT)).unwrap()));
     for _ in 0..POLLS {
-        in_one_poll(&bench, || {
-            (0..FORWARDED).for_each(|_| send(BEYOND_IP4, PORT));
-            send(NEAR_IP4, PORT);
+        in_one_poll(bench, || {
+            (0..OTHERS).for_each(|_| send_other());
+            send_own();
         });
         wait_until("it is received", || socket.recv(&mut [0; 64]).is_ok());
     }
-    let (after, own_after) = (forwarded(), charged(of(udp(PORT)).unwrap()));
-    assert!(after.0 - before.0 > POLLS / 2 * FORWARDED, "{before:?}, {after:?}");
+    let (after, own_after) = (others(), charged(of(udp(PORT)).unwrap()));
+    assert!(after.0 - before.0 > POLLS / 2 * OTHERS, "{before:?}, {after:?}");
     assert!(
         after.1 - before.1 > own_after.1 - own.1,
         "{before:?}, {after:?}; {own:?}, {own_after:?}"
     );
+}
+
+#[test]
+fn what_the_fast_path_forwards_is_charged() {
+    let bench = Bench::forwarding();
+    let sender = bench.network.sender();
+    let datagram = bench.network.datagram(BEYOND_IP4, PORT, b"\n");
+    others_are_charged(&bench, Reason::Forwarded, || sender.send(&datagram).unwrap());
+}
+
+#[test]
+fn what_has_a_vlan_tag_is_charged_on_an_skb() {
+    let bench = Bench::at(AttachMode::Clsact);
+    // Else a veth without a program has no NAPI poll: veth_skb_is_eligible_for_gro().
+    bench.network.far.run(|| ethtool::set_tso("far", false).unwrap()).unwrap();
+    let sender = bench.network.sender();
+    let frame = bench.network.datagram(NEAR_IP4, PORT, b"\n");
+    let tagged = [&frame[..12], &[0x81, 0, 0, 5], &frame[12..]].concat();
+    others_are_charged(&bench, Reason::Vlan, || sender.send(&tagged).unwrap());
+}
+
+#[test]
+fn what_nat_may_send_elsewhere_is_charged() {
+    let mut bench = Bench::new();
+    let ports = Ports { protocol: PortProtocol::Udp, first: OTHER_PORT, last: OTHER_PORT };
+    bench.gate.set_translation(Some(vec![ports]));
+    let _full = bench.network.bind(NEAR_IP4, OTHER_PORT);
+    let sender = bench.network.sender();
+    let datagram = bench.network.datagram(NEAR_IP4, OTHER_PORT, &[0; 1024]);
+    others_are_charged(&bench, Reason::Translated, || sender.send(&datagram).unwrap());
+}
+
+#[test]
+fn what_a_lazy_socket_receives_is_charged() {
+    let bench = Bench::new();
+    let lazy = bench.network.bind(NEAR_IP4, OTHER_PORT);
+    let mut rings = LazyRings::of(&bench.probe).unwrap();
+    let add = || rings.add(LazySocket::of(lazy.as_fd()).unwrap(), 1 << 20).unwrap();
+    let _ring = bench.network.near.run(add).unwrap();
+    let sender = bench.network.sender();
+    let datagram = bench.network.datagram(NEAR_IP4, OTHER_PORT, b"\n");
+    others_are_charged(&bench, Reason::Lazy, || sender.send(&datagram).unwrap());
 }
 
 /// Packets, and nanoseconds.

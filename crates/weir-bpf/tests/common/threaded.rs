@@ -28,7 +28,7 @@ pub struct Bench {
     pub thread: Pid,
     pub cpu: CpuId,
     pub network: Network,
-    _probe: QueueProbe,
+    pub probe: QueueProbe,
     /// The CPU is every test's.
     _alone: MutexGuard<'static, ()>,
 }
@@ -54,7 +54,7 @@ impl Bench {
         let cpu = *sched::online_cpus().unwrap().last().unwrap();
         let thread = napi_thread_on(cpu, &network);
         let inputs = Inputs::load(&probe).unwrap();
-        Self { inputs, gate, thread, cpu, network, _probe: probe, _alone: alone }
+        Self { inputs, gate, thread, cpu, network, probe, _alone: alone }
     }
 
     pub fn watch(&self) -> Input {
