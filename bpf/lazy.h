@@ -219,7 +219,8 @@ static __always_inline bool is_lazy(void *ctx, bool on_skb,
 	if (!put)
 		count_discard(poll, seen.packets);
 	else if (!is_asleep())
-		kind_note(WEIR_KIND_UDP, poll, seen.packets);
+		/* Their ring bounds them, no limit does; nor those beside. */
+		kind_note(WEIR_KIND_OTHER, poll, seen.packets);
 	count(put ? WEIR_REASON_LAZY : WEIR_REASON_LAZY_FULL, seen);
 	return true;
 }
