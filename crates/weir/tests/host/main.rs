@@ -8,6 +8,7 @@ mod addresses;
 mod attach;
 mod bare;
 mod capture;
+mod capture_driver;
 mod captures;
 mod channels;
 #[path = "../common/mod.rs"]
