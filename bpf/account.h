@@ -230,7 +230,7 @@ static __always_inline void account_add(__u32 place, __u32 packets)
 		account->in_poll += packets;
 }
 
-/* Packets that nothing holds back are charged to their kind. */
+/* Charges packets that no limit is asked for to a kind's account. */
 static __always_inline void kind_note(__u32 kind, struct weir_poll *poll,
 				      __u32 packets)
 {

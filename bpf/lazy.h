@@ -219,7 +219,8 @@ static __always_inline bool is_lazy(void *ctx, bool on_skb,
 	if (!put)
 		count_discard(poll, seen.packets);
 	else if (!is_asleep())
-		/* Their ring bounds them, no limit does; nor those beside. */
+		/* Their ring bounds them. Of kind UDP, channels without an
+		 * account would be limited for them. */
 		kind_note(WEIR_KIND_OTHER, poll, seen.packets);
 	count(put ? WEIR_REASON_LAZY : WEIR_REASON_LAZY_FULL, seen);
 	return true;

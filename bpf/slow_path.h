@@ -287,12 +287,12 @@ static __always_inline int ip_kind_reason(const struct flow *flow,
 		return WEIR_REASON_SOURCE_ROUTED;
 	if (parse == WEIR_PARSE_LATER_FRAGMENT)
 		return fragment_later(flow);
-	if (flow->fragment == WEIR_FRAGMENT_FIRST &&
-	    fragment_is_overtaken(flow))
-		return WEIR_REASON_FRAGMENT;
 	if (target_of(flow, parse) == WEIR_TARGET_FORWARD &&
 	    addressed_to(flow) != ADDRESSED_ELSEWHERE)
 		return other_reason(flow, parse);
+	if (flow->fragment == WEIR_FRAGMENT_FIRST &&
+	    fragment_is_overtaken(flow))
+		return WEIR_REASON_FRAGMENT;
 	return NO_REASON;
 }
 
@@ -332,6 +332,23 @@ static __always_inline __u32 head_reason(struct packet *packet, bool on_skb,
 	return reason;
 }
 
+/* Is a datagram's tail told by what its head was? */
+static __always_inline bool tail_follows(int reason)
+{
+	switch (reason) {
+	case WEIR_REASON_OTHER_MAC:
+	case WEIR_REASON_VLAN:
+	case WEIR_REASON_SOURCE_ROUTED:
+		/* It says so itself. */
+		return false;
+	case WEIR_REASON_FRAGMENT:
+		/* It has overtaken the head, which is known already. */
+		return false;
+	default:
+		return true;
+	}
+}
+
 static __always_inline __u32 flow_reason(struct packet *packet, bool on_skb,
 					 const struct flow *flow,
 					 enum weir_parse parse)
@@ -341,8 +358,7 @@ static __always_inline __u32 flow_reason(struct packet *packet, bool on_skb,
 
 	if (reason != NO_REASON) {
 		charged = kind_charge(reason, packet->seen.packets);
-		/* Else a tail has overtaken it, which is known already. */
-		if (is_head && reason != WEIR_REASON_FRAGMENT)
+		if (is_head && tail_follows(reason))
 			fragment_note(flow, charged);
 		return charged;
 	}

@@ -15,13 +15,13 @@ use crate::units::{Nanos, Share};
 pub const IDLE_BELOW: f64 = 0.1;
 /// ...and somebody has waited for it for so long.
 const WAITED: Nanos = Nanos::from_millis(1);
-/// Time that nobody wants is given to those who are limited only where there is more of it than this share: who
+/// Time that nobody wants is given to those whom no queue bounds only where there is more of it than this share: who
 /// waits for the answers to his packets leaves the CPU idle, too, and would get them later.
 const SPARE: f64 = 0.2;
 /// A ring lacks CPU time if it overflows in so many periods in a row. Once, it was kept waiting for a moment, as by the
 /// host of a virtual machine.
 const OVERRUN_PERIODS: u32 = 3;
-/// By how much limits grow in each period with time to spare.
+/// By how much limits grow in each period with time to spare, and those of queues wherever their ring does not overflow.
 const RELIEF: f64 = 1.05;
 /// A limit that is so many times what is used limits nobody.
 const LOOSE: f64 = 4.0;
@@ -261,12 +261,15 @@ impl Shares {
 
     /// Without time to spare, what no queue bounds keeps its limit.
     fn relieve_queues(&mut self, claims: &[Claim]) {
-        self.together = self.together.map(|together| together * RELIEF);
+        let overflows = self.overruns > 0;
+        if !overflows {
+            self.together = self.together.map(|together| together * RELIEF);
+        }
         for claim in claims {
             let Some(known) = self.known.get_mut(&claim.channel) else { continue };
             match claim.bound {
-                Bound::Queue => known.relieve(),
-                Bound::Nothing => {}
+                Bound::Queue if !overflows => known.relieve(),
+                Bound::Queue | Bound::Nothing => {}
                 Bound::Unknown => known.limit = None,
             }
         }

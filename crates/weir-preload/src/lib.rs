@@ -209,14 +209,18 @@ pub extern "C" fn close(fd: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     let real = next!(close_range: unsafe extern "C" fn(c_uint, c_uint, c_int) -> c_int);
+    // Of none, which tells whether the kernel refuses it.
+    // SAFETY: a system call.
+    if unsafe { real(c_uint::MAX, c_uint::MAX, flags) } != 0 {
+        return -1;
+    }
     slots::around_own(first, last, |first, last| {
-        // SAFETY: a system call.
-        let result = unsafe { real(first, last, flags) };
-        // With CLOSE_RANGE_CLOEXEC nothing is closed now.
-        if result == 0 && flags & CLOSE_RANGE_CLOEXEC == 0 {
+        // Before others can have the numbers; with CLOSE_RANGE_CLOEXEC nothing is closed now.
+        if flags & CLOSE_RANGE_CLOEXEC == 0 {
             slots::forget_range(first, last);
         }
-        result
+        // SAFETY: a system call.
+        unsafe { real(first, last, flags) }
     })
 }
 

@@ -365,6 +365,12 @@ impl Daemon {
             self.tell_numbers();
             self.tell_manager_whom();
         }
+        // Nor does the fast path of others send by them: their drivers may take no frames any more.
+        if !gone.is_empty()
+            && let Err(error) = interface::forward(&mut self.interfaces)
+        {
+            self.console.trouble(&error);
+        }
     }
 
     /// Protects what was lost and is back, or has come at last: a driver was loaded again, a script has made the host's

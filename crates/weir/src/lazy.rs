@@ -519,22 +519,21 @@ impl Server {
     fn look(&mut self) -> Option<String> {
         let found = self.bypassed();
         self.found.clone_from(&found);
+        if !self.rings.is_empty() {
+            if found.is_some() != self.held.is_some() {
+                self.rings.hold(found.is_some());
+                let news = match &found {
+                    Some(why) => format!("lazy sockets are ordinary ones for now: {why}"),
+                    None => "lazy sockets are lazy again".into(),
+                };
+                lock(&self.shared).news.push(news);
+            }
+            self.held.clone_from(&found);
+        }
         let rest = self.filters.rest().max(LOOK_EVERY);
         self.look_at = Instant::now() + rest;
-        // If the next look is late, whatever keeps this thread, nothing is bypassed.
+        // If the next look is late, whatever keeps this thread, nothing is bypassed; so after what was found has been told.
         self.rings.believe_for(rest + BELIEVED);
-        if self.rings.is_empty() {
-            return found;
-        }
-        if found.is_some() != self.held.is_some() {
-            self.rings.hold(found.is_some());
-            let news = match &found {
-                Some(why) => format!("lazy sockets are ordinary ones for now: {why}"),
-                None => "lazy sockets are lazy again".into(),
-            };
-            lock(&self.shared).news.push(news);
-        }
-        self.held.clone_from(&found);
         found
     }
 

@@ -146,6 +146,10 @@ impl Receivers {
     /// costs each of the listener's clients a second. They are limited as what has a queue is: beside other receivers'
     /// packets, while the ring overflows.
     pub(super) fn bound(&self, channel: &Channel, besides: &[Channel]) -> Bound {
+        // The fast path, which asks for no limit, and what has no account of its own.
+        if *channel == Channel::of_kind(Kind::Forward) {
+            return Bound::Unknown;
+        }
         if channel.kind != Kind::TcpRequest || !self.awaits(channel, besides) {
             return shares::usual(channel.kind).0;
         }
@@ -176,6 +180,7 @@ fn has_others(channel: &Channel, besides: &[Channel]) -> bool {
 mod tests {
     use std::time::Duration;
 
+    use weir_bpf::units::IfIndex;
     use weir_bpf::verdict::Kind::{Tcp, TcpRequest, TcpStray};
 
     use super::*;
@@ -231,6 +236,16 @@ mod tests {
         assert_eq!(receivers.weigh(&at(TcpRequest, 80), &[at(TcpRequest, 80)]), 0.5);
         let besides = [at(TcpRequest, 80), at(Kind::Udp, 53)];
         assert_eq!(receivers.weigh(&at(TcpRequest, 80), &besides), 0.5 * unawaited);
+    }
+
+    #[test]
+    fn what_the_fast_path_forwards_is_never_limited() {
+        let receivers = Receivers::new(ShareSettings::default()).unwrap();
+        let forward = Channel::of_kind(Kind::Forward);
+        let by_an_egress = Channel { egress: Some(IfIndex(7)), ..forward };
+        let besides = [forward, by_an_egress, at(Kind::Udp, 53)];
+        let bounds = besides.map(|channel| receivers.bound(&channel, &besides));
+        assert_eq!(bounds, [Bound::Unknown, Bound::Queue, Bound::Queue]);
     }
 
     #[test]
