@@ -319,7 +319,7 @@ fn a_receiver_that_has_used_up_its_quota_is_no_stranger() {
         let before = group.throttled();
         wait_until("its quota is used up", || group.throttled() > before + 3);
         let mut seen = Vec::new();
-        let found = (0..10).any(|_| {
+        let found = (0..60).any(|_| {
             let (before, throttled) = (input.read(), group.throttled());
             while_it_works(&input, &consumer, Nanos(100 * MS));
             let after = input.read();
