@@ -229,36 +229,31 @@ fn a_receiver_whose_queue_is_always_full_is_no_stranger() {
     let input = bench.watch();
     let (consumer, far) = consumer(&bench, WORK);
     sched::set_nice(consumer.pid(), Nice(0)).unwrap();
-    let elsewhere = sched::online_cpus().unwrap()[0];
-    let end = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            sched::pin_current_thread(elsewhere).unwrap();
-            while !end.load(Ordering::Relaxed) {
-                far.send(b"\n").unwrap();
+    while_sent(
+        &far,
+        || (),
+        || {
+            for watched in [true, false] {
+                let mut seen = Vec::new();
+                // Where its CPU was away for a second, what it is has to be learnt again.
+                let found = (0..3).any(|_| {
+                    input.watch_receptions(true).unwrap();
+                    input.watch_receptions(watched).unwrap();
+                    // Longer than a wake-up by input counts.
+                    let began = Instant::now();
+                    wait_until("it has received for 1.5 s", || began.elapsed().as_millis() > 1500);
+                    (0..100).any(|_| {
+                        let before = input.read().discarded;
+                        let now = while_it_works(&input, &consumer, Nanos(20 * MS));
+                        seen.push(now);
+                        let strange = now.strangers.max(now.held).max(now.taken).0;
+                        now.discarded > before && strange < 5 * MS && now.busy.0 > 5 * MS
+                    })
+                });
+                assert!(found, "watched: {watched}; it counts as a stranger: {seen:#?}");
             }
-        });
-        let _end = Raise(&end);
-        for watched in [true, false] {
-            let mut seen = Vec::new();
-            // Where its CPU was away for a second, what it is has to be learnt again.
-            let found = (0..3).any(|_| {
-                input.watch_receptions(true).unwrap();
-                input.watch_receptions(watched).unwrap();
-                // Longer than a wake-up by input counts.
-                let began = Instant::now();
-                wait_until("it has received for 1.5 s", || began.elapsed().as_millis() > 1500);
-                (0..100).any(|_| {
-                    let before = input.read().discarded;
-                    let now = while_it_works(&input, &consumer, Nanos(20 * MS));
-                    seen.push(now);
-                    let strange = now.strangers.max(now.held).max(now.taken).0;
-                    now.discarded > before && strange < 5 * MS && now.busy.0 > 5 * MS
-                })
-            });
-            assert!(found, "watched: {watched}; it counts as a stranger: {seen:#?}");
-        }
-    });
+        },
+    );
 }
 
 /// A control group whose processes get 20 % of a CPU, in version 1's hierarchy or in version 2's.
@@ -306,29 +301,24 @@ fn a_receiver_that_has_used_up_its_quota_is_no_stranger() {
     let (consumer, far) = consumer(&bench, WORK);
     sched::set_nice(consumer.pid(), Nice(0)).unwrap();
     group.take(&consumer);
-    let elsewhere = sched::online_cpus().unwrap()[0];
-    let end = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            sched::pin_current_thread(elsewhere).unwrap();
-            while !end.load(Ordering::Relaxed) {
-                far.send(b"\n").unwrap();
-            }
-        });
-        let _end = Raise(&end);
-        let before = group.throttled();
-        wait_until("its quota is used up", || group.throttled() > before + 3);
-        let mut seen = Vec::new();
-        let found = (0..60).any(|_| {
-            let (before, throttled) = (input.read(), group.throttled());
-            while_it_works(&input, &consumer, Nanos(100 * MS));
-            let after = input.read();
-            let (ran, taken) = (after.ran.0 - before.ran.0, after.taken.0 - before.taken.0);
-            seen.push((ran, taken, after.idle.0 - before.idle.0));
-            group.throttled() > throttled + 2 && taken < ran / 10
-        });
-        assert!(found, "it counts as a stranger; ran, taken, idle: {seen:?}");
-    });
+    while_sent(
+        &far,
+        || (),
+        || {
+            let before = group.throttled();
+            wait_until("its quota is used up", || group.throttled() > before + 3);
+            let mut seen = Vec::new();
+            let found = (0..60).any(|_| {
+                let (before, throttled) = (input.read(), group.throttled());
+                while_it_works(&input, &consumer, Nanos(100 * MS));
+                let after = input.read();
+                let (ran, taken) = (after.ran.0 - before.ran.0, after.taken.0 - before.taken.0);
+                seen.push((ran, taken, after.idle.0 - before.idle.0));
+                group.throttled() > throttled + 2 && taken < ran / 10
+            });
+            assert!(found, "it counts as a stranger; ran, taken, idle: {seen:?}");
+        },
+    );
     drop(consumer);
 }
 
@@ -342,6 +332,8 @@ fn while_sent(far: &UdpSocket, after_each: impl Fn() + Sync, body: impl FnOnce()
     let end = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
+            // Not where it comes to, if there is another CPU.
+            sched::pin_current_thread(sched::online_cpus().unwrap()[0]).unwrap();
             while !end.load(Ordering::Relaxed) {
                 far.send(b"\n").unwrap();
                 after_each();

@@ -21,12 +21,12 @@ use weir_bpf::sys::packet::PacketSocket;
 use weir_socket::protocol::socket_path;
 use weir_socket::{LazyUdpSocket, Ordinary};
 
-const LAZY_PORT: u16 = 9995;
-const ORDINARY_PORT: u16 = 9996;
-const LAST: &[u8] = b"the last";
+pub const LAZY_PORT: u16 = 9995;
+pub const ORDINARY_PORT: u16 = 9996;
+pub const LAST: &[u8] = b"the last";
 
 /// One line of the status' notes.
-fn summary(network: &Network) -> String {
+pub fn summary(network: &Network) -> String {
     let status = network.interface_status();
     let notes = status["notes"].as_array().unwrap();
     let notes: Vec<&str> = notes.iter().filter_map(|note| note.as_str()).collect();
@@ -34,12 +34,12 @@ fn summary(network: &Network) -> String {
 }
 
 /// A frame for a port, with a payload that tells it from all others.
-fn frame(network: &Network, v6: bool, port: u16, payload: &[u8]) -> Vec<u8> {
+pub fn frame(network: &Network, v6: bool, port: u16, payload: &[u8]) -> Vec<u8> {
     let from = if v6 { FAR_IP6 } else { FAR_IP };
     frame_from(network, from.parse().unwrap(), port, payload)
 }
 
-fn frame_from(network: &Network, from: IpAddr, port: u16, payload: &[u8]) -> Vec<u8> {
+pub fn frame_from(network: &Network, from: IpAddr, port: u16, payload: &[u8]) -> Vec<u8> {
     let (far, near) = network.macs();
     let builder = PacketBuilder::ethernet2(far.0, near.0);
     let builder = match from {
@@ -88,18 +88,18 @@ fn cases(network: &Network, port: u16) -> Vec<Vec<u8>> {
     frames
 }
 
-fn frame_sender(network: &Network) -> PacketSocket {
+pub fn frame_sender(network: &Network) -> PacketSocket {
     let open = || PacketSocket::sender(Links::open().unwrap().index("far").unwrap()).unwrap();
     network.far.run(open).unwrap()
 }
 
 /// A veth whose ring is full says so.
-fn send_frame(sender: &PacketSocket, frame: &[u8]) {
+pub fn send_frame(sender: &PacketSocket, frame: &[u8]) {
     wait_until("there is room for a frame", || sender.send(frame).is_ok());
 }
 
 /// A socket there is refused a ring, for this reason.
-fn assert_refused(network: &Network, address: &str, reason: &str) {
+pub fn assert_refused(network: &Network, address: &str, reason: &str) {
     let socket = lazy_socket(network, address);
     let ordinary = socket.ordinary();
     let is_refused = matches!(ordinary, Some(Ordinary::Refused(why)) if why.contains(reason));
@@ -107,7 +107,7 @@ fn assert_refused(network: &Network, address: &str, reason: &str) {
 }
 
 /// How often each datagram comes from whom, before the last.
-fn up_to_the_last(
+pub fn up_to_the_last(
     recv_from: impl Fn(&mut [u8]) -> std::io::Result<(usize, SocketAddr)>,
 ) -> BTreeMap<(Vec<u8>, SocketAddr), u32> {
     let (mut received, mut buffer) = (BTreeMap::new(), [0; 512]);
@@ -328,121 +328,6 @@ fn a_full_ring_discards_early_and_a_connected_socket_hears_its_peer_alone() {
     assert_eq!(lazy.peek(&mut buffer).unwrap(), 5);
     assert_eq!(lazy.recv(&mut buffer).unwrap(), 5);
     assert_eq!(&buffer[..5], b"heard");
-}
-
-#[test]
-fn rules_of_the_kernel_are_not_bypassed() {
-    let (network, daemon, lazy, sender) = with_lazy_socket();
-    send_numbers(&sender, 0..1);
-    assert_eq!(receive_numbers(&lazy, 0), [0]);
-    wait_until("it came by the ring", || network.count("lazy") == 1);
-    sh(
-        &network,
-        "nft 'table inet t { chain c { type filter hook input priority 0; udp dport 9995 counter drop; }; }'",
-    );
-    daemon.said("lazy sockets are ordinary ones for now");
-    daemon.said("table inet t, chain c has rules");
-    assert_refused(&network, "198.18.0.1:9997", "table inet t, chain c");
-    send_numbers(&sender, 1..2);
-    wait_until("the rule drops it", || sh(&network, "nft list ruleset").contains("packets 1 "));
-    sh(&network, "nft flush ruleset");
-    daemon.said("lazy sockets are lazy again");
-    send_numbers(&sender, 2..3);
-    // The rule has dropped the one in between.
-    assert_eq!(receive_numbers(&lazy, 2), [2]);
-    wait_until("it came by the ring", || network.count("lazy") == 2);
-}
-
-#[test]
-fn what_held_lazy_sockets_is_forgotten_with_the_last_of_them() {
-    let (network, daemon, lazy, _sender) = with_lazy_socket();
-    sh(&network, "nft 'table inet t { chain c { type filter hook input priority 0; counter; }; }'");
-    wait_until("it is held", || summary(&network).contains("; held: packets would get past"));
-    drop(lazy);
-    let none = "lazy sockets: 0, rings of 0 KiB";
-    wait_until("nothing is held", || summary(&network) == none);
-    sh(&network, "nft flush ruleset");
-    assert_lazy(&lazy_socket(&network, LAZY));
-    let said = daemon.interrupt();
-    assert!(!said.contains("lazy sockets are lazy again"), "{said}");
-}
-
-#[test]
-fn what_tc_drops_is_not_bypassed_nor_output_rules_that_ask_for_connections() {
-    let (network, daemon, lazy, sender) = with_lazy_socket();
-    for (add, remove, said) in [
-        (
-            "tc qdisc add dev near clsact; \
-             tc filter add dev near ingress protocol ip u32 match ip dport 53 0xffff flowid 1:1",
-            "tc qdisc del dev near clsact",
-            "near has tc filters at ingress",
-        ),
-        (
-            "nft 'table inet o { chain c { type filter hook output priority 0; ct state new drop; }; }'",
-            "nft flush ruleset",
-            "table inet o, chain c asks for connections",
-        ),
-    ] {
-        sh(&network, add);
-        daemon.said(said);
-        assert_refused(&network, "198.18.0.1:9997", said);
-        sh(&network, remove);
-        wait_until("it is lazy again", || {
-            lazy_socket(&network, "198.18.0.1:9998").ordinary().is_none()
-        });
-    }
-    send_numbers(&sender, 0..1);
-    assert_eq!(receive_numbers(&lazy, 0), [0]);
-}
-
-/// Loose as it is, it asks the rules, and drops all but an interface's own networks where that has no address.
-#[test]
-fn what_the_loose_reverse_path_filter_drops_is_not_bypassed() {
-    for script in [
-        "ip route add default via 198.18.0.2; ip rule add to 203.0.113.0/24 prohibit",
-        "ip route add default via 198.18.0.2 table 100",
-        "ip link add other type veth peer another; ip link set other up; ip link set another up
-         ip addr add 198.19.0.1/24 dev other; ip route add default via 198.19.0.2
-         ip addr flush dev near; ip addr add 198.18.0.1/32 dev lo; ip route add 198.18.0.2 dev near",
-    ] {
-        let network = Network::ipv4_only();
-        sh(&network, &format!("echo 2 >/proc/sys/net/ipv4/conf/near/rp_filter; {script}"));
-        let _daemon = Daemon::start(&network, &["--lazy"]);
-        let lazy = lazy_socket(&network, LAZY);
-        let ordinary = network.near_socket("198.18.0.1:9996");
-        let sender = frame_sender(&network);
-        for (from, payload) in [("203.0.113.1", &b"dropped"[..]), (FAR_IP, LAST)] {
-            for port in [LAZY_PORT, ORDINARY_PORT] {
-                send_frame(&sender, &frame_from(&network, from.parse().unwrap(), port, payload));
-            }
-        }
-        let of_lazy = up_to_the_last(|buffer| lazy.recv_from(buffer));
-        let of_ordinary = up_to_the_last(|buffer| ordinary.recv_from(buffer));
-        assert_eq!((of_lazy, of_ordinary), Default::default(), "{script}");
-        assert_refused(&network, "198.18.0.1:9997", "near.rp_filter is 2");
-    }
-}
-
-/// What counts is what the protected interface meets, whatever it is called.
-#[test]
-fn an_interface_that_is_renamed_is_looked_at_by_its_new_name() {
-    let (network, daemon, lazy, sender) = with_lazy_socket();
-    let filter = |name: &str| {
-        let filter = "ingress protocol ip u32 match ip dport 53 0xffff flowid 1:1";
-        sh(&network, &format!("tc qdisc add dev {name} clsact; tc filter add dev {name} {filter}"));
-    };
-    sh(
-        &network,
-        "ip link add spare type veth; ip link set near name renamed; ip link set spare name near",
-    );
-    filter("near");
-    wait_until("it is told", || network.interface_status()["interface"] == "renamed");
-    assert_lazy(&lazy_socket(&network, "198.18.0.1:9997"));
-    send_numbers(&sender, 0..1);
-    assert_eq!(receive_numbers(&lazy, 0), [0]);
-    wait_until("it came by the ring", || network.count_on("renamed", "lazy") == 1);
-    filter("renamed");
-    daemon.said("renamed has tc filters at ingress");
 }
 
 /// What others say to the daemon: nobody else notices.
