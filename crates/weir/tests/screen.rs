@@ -267,7 +267,7 @@ fn what_would_overflow_a_short_queue_is_discarded_early() {
 #[test]
 fn a_screen_that_decides_on_many_at_once_gets_as_many() {
     const LEN: u32 = 500;
-    const BATCHES: u64 = 40;
+    const BATCHES: u64 = 20;
     let batches = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&batches);
     let rule = format!("-p udp --dport {SCREENED_PORT}");
@@ -276,25 +276,25 @@ fn a_screen_that_decides_on_many_at_once_gets_as_many() {
     let screened = Screened::by(&rule, Room { packets: Some(LEN) }, program);
     let router = &screened.router;
     let read = || (screened.accepted.load(Ordering::Relaxed), batches.load(Ordering::Relaxed));
-    let each = || {
+    let each = |batches| {
         let before = read();
-        wait_until("it decides", || read().1 >= before.1 + BATCHES);
+        wait_until("it decides", || read().1 >= before.1 + batches);
         let after = read();
         (after.0 - before.0) as f64 / (after.1 - before.1) as f64
     };
     let flood = [router.flow(BEHIND, (4096, SCREENED_PORT), 25_000.0)];
     let mut without = 0.0;
-    router.while_sent(&flood, || without = each());
+    router.while_sent(&flood, || without = each(2 * BATCHES));
     assert!(screened.refused() > 1000);
     let (daemon, counters) = router.start(&["--awake"]);
     router.while_sent(&flood, || {
         // In which it learns what it may discard.
-        each();
+        each(BATCHES);
         let (mut last, mut in_a_row) = ((0.0, 0), 0);
         let as_many = wait(TRIES_MAX, || {
             let lost = || screened.refused() + discarded(&counters);
             let before = lost();
-            last = (each(), lost().saturating_sub(before));
+            last = (each(BATCHES), lost().saturating_sub(before));
             // More came than it could take.
             let good = last.0 > 0.97 * without && last.1 > u64::from(LEN) * BATCHES / 4;
             in_a_row = if good { in_a_row + 1 } else { 0 };
