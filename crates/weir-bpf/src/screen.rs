@@ -85,6 +85,8 @@ pub struct Screens {
     sockets: Link,
     /// While there is a queue.
     refused: Option<Link>,
+    /// By number and address, those that the gates know.
+    known: Vec<(u16, u32)>,
 }
 
 impl Screens {
@@ -103,11 +105,13 @@ impl Screens {
             shared: Mapped::of(maps.screen.as_fd(), 1)?,
             sockets: skel.progs.weir_netlink.attach().map_err(Error::bpf("attach", HEARER))?,
             refused: None,
+            known: Vec::new(),
             skel,
         })
     }
 
-    /// Tells the gates which queues there are. More than [`abi::SCREEN_QUEUES`] are taken for none.
+    /// Tells the gates which queues there are; one that keeps its place keeps its limit. More than
+    /// [`abi::SCREEN_QUEUES`] are taken for none.
     ///
     /// # Errors
     /// When the kernel does not tell whose they are.
@@ -120,13 +124,18 @@ impl Screens {
         }
         let netns = NetNs::current()?.number();
         let sockets = self.sockets()?;
-        let mut followed = [types::weir_screen_queue::default(); abi::SCREEN_QUEUES];
+        let mut followed = self.followed();
         let fits = queues.len() <= abi::SCREEN_QUEUES;
-        for (place, queue) in followed.iter_mut().zip(queues) {
-            let socket = sockets.iter().find(|socket| socket.port_id == queue.port_id);
-            place.sock = socket.map_or(0, |socket| socket.sock);
-            place.port_id = queue.port_id;
+        let ids: Vec<_> = queues.iter().map(|queue| (queue.number, queue.port_id)).collect();
+        for (place, (it, id)) in followed.iter_mut().zip(&ids).enumerate() {
+            let socket = sockets.iter().find(|socket| socket.port_id == id.1);
+            it.sock = socket.map_or(0, |socket| socket.sock);
+            it.port_id = id.1;
+            if self.known.get(place) != Some(id) {
+                it.limit = 0;
+            }
         }
+        self.known = ids;
         self.shared.set(0, offset_of!(types::weir_screen, netns), netns);
         self.shared.set(0, offset_of!(types::weir_screen, queue), followed);
         let count = if fits { queues.len() as u32 } else { 0 };
@@ -170,6 +179,11 @@ impl Screens {
         }))
     }
 
+    /// As the gates know them.
+    fn followed(&self) -> [types::weir_screen_queue; abi::SCREEN_QUEUES] {
+        self.shared.get(0, offset_of!(types::weir_screen, queue))
+    }
+
     fn sockets(&self) -> Result<Vec<types::weir_screen_socket>> {
         let mut found = Vec::new();
         each(&self.sockets, "the iterator of netlink sockets", |socket| found.push(socket))?;
@@ -195,5 +209,23 @@ mod tests {
         let wanted = Queue { number: 3, port_id: 41_234, waiting: 17, dropped: 5, sequence: 400 };
         assert_eq!(queue, Some(wanted));
         assert_eq!(super::queue("3 41234 17"), None);
+    }
+
+    #[test]
+    fn a_queue_that_is_followed_on_keeps_its_limit() {
+        let mut screens = Screens::load(&QueueProbe::load().unwrap()).unwrap();
+        let queue =
+            |number, port_id| Queue { number, port_id, waiting: 0, dropped: 0, sequence: 0 };
+        let limits = |screens: &Screens| screens.followed().map(|each| each.limit);
+        let (first, second) = (queue(3, 41_234), queue(4, 41_235));
+        screens.follow(&[first, second]).unwrap();
+        screens.set_limit(0, Some(17));
+        screens.set_limit(1, Some(18));
+        screens.follow(&[first, second]).unwrap();
+        assert_eq!(limits(&screens)[..2], [17, 18]);
+        screens.follow(&[first, queue(5, 41_235)]).unwrap();
+        assert_eq!(limits(&screens)[..2], [17, 0]);
+        screens.follow(&[queue(3, 41_236)]).unwrap();
+        assert_eq!(limits(&screens)[0], 0);
     }
 }
