@@ -61,15 +61,42 @@ struct netns_bpf {
 	void *run_array[2]; /* NETNS_BPF_SK_LOOKUP is 1 */
 };
 
+struct netns_mib {
+	void *net_statistics; /* of each CPU */
+};
+
 struct net {
 	__u32 hash_mix;
 	struct netns_ipv4 ipv4;
 	struct netns_bpf bpf;
+	struct netns_mib mib;
 	struct ns_common ns;
 };
 
 struct possible_net {
 	struct net *net;
+};
+
+struct net_device {
+	int ifindex;
+	struct possible_net nd_net;
+	const unsigned char *dev_addr;
+	unsigned int real_num_rx_queues;
+	unsigned int real_num_tx_queues;
+	unsigned short hard_header_len;
+	struct netdev_queue *_tx;
+	void *rx_handler;
+	struct vlan_info *vlan_info; /* none without CONFIG_VLAN_8021Q */
+	void *dsa_ptr;		     /* none without CONFIG_NET_DSA */
+	void *tcx_egress;	     /* since 6.6 */
+	void *miniq_egress;	     /* before */
+	void *nf_hooks_egress;	     /* where it is built in */
+};
+
+struct napi_struct {
+	struct net_device *dev;
+	struct task_struct *thread;
+	unsigned int napi_id;
 };
 
 struct proto {
@@ -109,6 +136,7 @@ struct sock_reuseport {
 
 struct sk_buff_head {
 	struct sk_buff *next;
+	struct sk_buff *prev;
 	__u32 qlen;
 };
 
@@ -194,8 +222,12 @@ struct udp_sock___before_6_7 {
 
 struct sk_buff {
 	struct sk_buff *next;
+	struct net_device *dev;
+	unsigned long _skb_refdst;
+	unsigned int len;
 	unsigned int truesize;
 	unsigned char *head;
+	unsigned char *data;
 	unsigned int end;	/* an offset from head, on 64-bit kernels */
 	__u16 transport_header; /* likewise */
 	__u16 network_header;
@@ -205,6 +237,14 @@ struct sk_buff {
 	unsigned int data_len;
 	char cb[48];
 	__be16 protocol;
+	__be16 vlan_proto;
+	__u16 queue_mapping;
+};
+
+/* Relocated: kernels insert before them. */
+enum skb_drop_reason {
+	SKB_DROP_REASON_SOCKET_RCVBUFF = 6,
+	SKB_DROP_REASON_QDISC_DROP = 41,
 };
 
 struct inet_skb_parm {

@@ -16,19 +16,6 @@ struct vlan_info {
 	struct vlan_group grp;
 };
 
-struct net_device {
-	int ifindex;
-	struct possible_net nd_net;
-	const unsigned char *dev_addr;
-	void *rx_handler;
-	struct vlan_info *vlan_info; /* none without CONFIG_VLAN_8021Q */
-	void *dsa_ptr;		     /* none without CONFIG_NET_DSA */
-};
-
-struct sk_buff___device {
-	struct net_device *dev;
-};
-
 struct xdp_rxq_info {
 	struct net_device *dev;
 };
@@ -57,8 +44,8 @@ static __always_inline __u64 behind_context(void *ctx)
 static __always_inline const struct net_device *
 device_of_skb(struct __sk_buff *ctx)
 {
-	const struct sk_buff___device *skb =
-		kernel_cast(behind_context(ctx), struct sk_buff___device);
+	const struct sk_buff *skb =
+		kernel_cast(behind_context(ctx), struct sk_buff);
 
 	return kernel_cast(kernel_address(skb, dev), struct net_device);
 }

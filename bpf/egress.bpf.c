@@ -16,33 +16,12 @@
 #pragma clang attribute push(__attribute__((preserve_access_index)), \
 			     apply_to = record)
 
-enum skb_drop_reason {
-	SKB_DROP_REASON_QDISC_DROP = 1,
-};
-
-struct net_device {
-	int ifindex;
-	struct possible_net nd_net;
-	struct netdev_queue *_tx;
-	unsigned int real_num_tx_queues;
-	unsigned short hard_header_len;
-	void *tcx_egress;      /* since 6.6 */
-	void *miniq_egress;    /* before */
-	void *nf_hooks_egress; /* where it is built in */
-};
-
 struct Qdisc___private {
 	long privdata[];
 };
 
 struct tbf_sched_data {
 	struct Qdisc *qdisc;
-};
-
-struct sk_buff___sent {
-	struct net_device *dev;
-	unsigned int len;
-	__u16 queue_mapping;
 };
 
 #pragma clang attribute pop
@@ -125,7 +104,6 @@ SEC("tp_btf/kfree_skb")
 int BPF_PROG(weir_overfull, struct sk_buff *skb, void *location,
 	     enum skb_drop_reason reason)
 {
-	const struct sk_buff___sent *sent = (const void *)skb;
 	struct weir_screened_key key = {};
 	struct weir_egress egress = {};
 	const struct net_device *dev;
@@ -133,7 +111,7 @@ int BPF_PROG(weir_overfull, struct sk_buff *skb, void *location,
 	if (reason != bpf_core_enum_value(enum skb_drop_reason,
 					  SKB_DROP_REASON_QDISC_DROP))
 		return 0;
-	dev = BPF_CORE_READ(sent, dev);
+	dev = BPF_CORE_READ(skb, dev);
 	key.ifindex = BPF_CORE_READ(skb, skb_iif);
 	/* What this host sends itself does not pass by a gate. */
 	if (!dev || !key.ifindex ||
@@ -141,12 +119,12 @@ int BPF_PROG(weir_overfull, struct sk_buff *skb, void *location,
 		return 0;
 	key.egress_ifindex = BPF_CORE_READ(dev, ifindex);
 	if (is_filtered(dev) ||
-	    !queue_of(dev, BPF_CORE_READ(sent, queue_mapping), &egress) ||
+	    !queue_of(dev, BPF_CORE_READ(skb, queue_mapping), &egress) ||
 	    !destination_of(skb, &key))
 		return 0;
 	/* Another reason, such as a length that tbf never sends. */
 	if (egress_room(&egress) >=
-	    egress_need(&egress, BPF_CORE_READ(sent, len)))
+	    egress_need(&egress, BPF_CORE_READ(skb, len)))
 		return 0;
 	if (by_address)
 		egress_any_port(&key);

@@ -8,13 +8,8 @@
  * they cost.
  */
 #include "abi.h"
-#include <bpf/bpf_core_read.h>
-#include <bpf/bpf_helpers.h>
+#include "compat.h"
 #include <bpf/bpf_tracing.h>
-
-struct napi_struct {
-	unsigned int napi_id;
-} __attribute__((preserve_access_index));
 
 /* Set by user space: the instance to watch; 0: none. */
 __u32 watched_napi_id;

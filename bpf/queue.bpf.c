@@ -29,11 +29,6 @@
 #define ENOMEM 12	/* over the socket's own limit; ENOBUFS is the host's */
 #define LOOPBACK_IFINDEX 1 /* in each network namespace */
 
-enum skb_drop_reason {
-	/* Relocated: kernels insert before it. */
-	SKB_DROP_REASON_SOCKET_RCVBUFF = 6,
-};
-
 struct refused {
 	__u32 truesize; /* bytes; 0: nothing is known */
 	__u32 ip_len;	/* of it, or of its largest fragment */

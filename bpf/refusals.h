@@ -21,35 +21,9 @@ const volatile __u32 syn_cookies_sent;
 const volatile __u32 listen_drops;
 const volatile __u32 backlog_drops;
 
-#pragma clang attribute push(__attribute__((preserve_access_index)), \
-			     apply_to = record)
-
-struct netns_mib {
-	void *net_statistics; /* of each CPU */
-};
-
-struct net___counted {
-	struct netns_mib mib;
-};
-
-struct possible_net___counted {
-	struct net___counted *net;
-};
-
-struct net_device___counted {
-	struct possible_net___counted nd_net;
-};
-
-struct napi_struct {
-	struct net_device___counted *dev;
-	struct task_struct *thread;
-};
-
 struct bpf_array {
 	char value[0]; /* a per-CPU array's: pointers, of each CPU */
-};
-
-#pragma clang attribute pop
+} __attribute__((preserve_access_index));
 
 /* On each CPU. */
 struct refusals {

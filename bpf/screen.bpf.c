@@ -17,18 +17,8 @@
 #pragma clang attribute push(__attribute__((preserve_access_index)), \
 			     apply_to = record)
 
-struct net_device {
-	int ifindex;
-	struct possible_net nd_net;
-};
-
 struct dst_entry {
 	struct net_device *dev;
-};
-
-struct sk_buff___routed {
-	struct net_device *dev;
-	unsigned long _skb_refdst;
 };
 
 struct bpf_iter__netlink {
@@ -85,7 +75,6 @@ static __always_inline void refuse(struct weir_screen *screen,
 SEC("tp_btf/kfree_skb")
 int BPF_PROG(weir_screened, struct sk_buff *skb, void *location)
 {
-	const struct sk_buff___routed *routed = (const void *)skb;
 	struct weir_screen *screen = the_screen();
 	struct weir_screened_key key = {};
 	const struct net_device *dev;
@@ -93,8 +82,8 @@ int BPF_PROG(weir_screened, struct sk_buff *skb, void *location)
 
 	if (!screen || !screen->queues || !is_nf_queue((__u64)location))
 		return 0;
-	dev = BPF_CORE_READ(routed, dev);
-	dst = (const void *)(BPF_CORE_READ(routed, _skb_refdst) & DST_POINTER);
+	dev = BPF_CORE_READ(skb, dev);
+	dst = (const void *)(BPF_CORE_READ(skb, _skb_refdst) & DST_POINTER);
 	if (!dev || !dst ||
 	    BPF_CORE_READ(dev, nd_net.net, ns.inum) != screen->netns)
 		return 0;

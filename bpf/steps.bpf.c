@@ -6,19 +6,14 @@
  * its number in its flow. What began before the packet was made was not for it.
  */
 #include "abi.h"
+#include "compat.h"
 #include "map.h"
 #include "task.h"
-#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_tracing.h>
 #include <linux/in.h>
 #include <linux/ip.h>
 #include <linux/udp.h>
-#include <stdbool.h>
-
-struct sk_buff {
-	unsigned char *data;
-} __attribute__((preserve_access_index));
 
 /* The receiver, its port, its CPU; and who polls; 0: softirqs. */
 const volatile __u16 port;

@@ -10,50 +10,17 @@
  * other programs know the packet by that. Nothing is attached otherwise.
  */
 #include "trace.h"
+#include "compat.h"
 #include "either.h"
 #include "map.h"
 #include "task.h"
-#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_tracing.h>
 #include <linux/if_packet.h>
 #include <linux/in.h>
-#include <stdbool.h>
 
 #define MSG_PEEK 2
 /* CONFIG_NR_CPUS is no more. */
 #define MANY_CPUS 8192
-
-enum skb_drop_reason {
-	SKB_NOT_DROPPED_YET,
-};
-
-#pragma clang attribute push(__attribute__((preserve_access_index)), \
-			     apply_to = record)
-
-struct net_device {
-	int ifindex;
-};
-
-struct sk_buff {
-	struct net_device *dev;
-	int skb_iif;
-};
-
-struct sk_buff_head {
-	struct sk_buff *prev;
-	__u32 qlen;
-};
-
-struct sock {
-	struct sk_buff_head sk_receive_queue;
-	__u16 sk_protocol;
-};
-
-struct udp_sock {
-	struct sk_buff_head reader_queue;
-};
-
-#pragma clang attribute pop
 
 const volatile bool filtered;
 /* Of packets that are followed, in one window on one CPU. */

@@ -8,26 +8,15 @@
 
 #define CHECKSUM_PARTIAL 3 /* include/linux/skbuff.h */
 
-#pragma clang attribute push(__attribute__((preserve_access_index)), \
-			     apply_to = record)
-
-struct sk_buff___sent {
-	__u8 ip_summed : 2;
-	__be16 vlan_proto;
-};
-
 /* What veth runs a program on; 6.3 and later. */
 struct veth_xdp_buff {
-	struct sk_buff___sent *skb; /* NULL: a frame of XDP's own */
-};
-
-#pragma clang attribute pop
+	struct sk_buff *skb; /* NULL: a frame of XDP's own */
+} __attribute__((preserve_access_index));
 
 #define sees_skb_of_veth() \
 	(has_kern_ctx() && bpf_core_type_exists(struct veth_xdp_buff))
 
-static __always_inline const struct sk_buff___sent *
-skb_of_veth(struct xdp_md *ctx)
+static __always_inline const struct sk_buff *skb_of_veth(struct xdp_md *ctx)
 {
 	const struct veth_xdp_buff *buff = bpf_cast_to_kern_ctx(ctx);
 
@@ -41,7 +30,7 @@ skb_of_veth(struct xdp_md *ctx)
  */
 static __always_inline bool is_unfinished(struct xdp_md *ctx)
 {
-	const struct sk_buff___sent *skb;
+	const struct sk_buff *skb;
 
 	if (!sees_skb_of_veth())
 		return true;
@@ -54,7 +43,7 @@ static __always_inline bool is_unfinished(struct xdp_md *ctx)
 /* Is its VLAN's tag in its skb alone, as far as can be seen? */
 static __always_inline bool is_tagged_aside(struct xdp_md *ctx)
 {
-	const struct sk_buff___sent *skb;
+	const struct sk_buff *skb;
 
 	if (!sees_skb_of_veth())
 		return false;

@@ -21,12 +21,6 @@
 #pragma clang attribute push(__attribute__((preserve_access_index)), \
 			     apply_to = record)
 
-struct net_device {
-	int ifindex;
-	unsigned int real_num_rx_queues;
-	struct possible_net nd_net;
-};
-
 struct ptr_ring {
 	int producer;
 	int size;
