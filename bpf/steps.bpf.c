@@ -9,6 +9,7 @@
 #include "compat.h"
 #include "map.h"
 #include "task.h"
+#include "trace.h"
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_tracing.h>
 #include <linux/in.h>
@@ -20,6 +21,11 @@ const volatile __u16 port;
 const volatile __u32 cpu;
 const volatile int receiver;
 const volatile int poller;
+
+/* Of a packet, up to where its receiver runs. */
+struct weir_steps {
+	__u64 since_made_ns[WEIR_STEP_RUNS + 1]; /* 0: not for this packet */
+};
 
 MAP(packets, BPF_MAP_TYPE_ARRAY, BPF_F_MMAPABLE, 1, __u32, struct weir_steps);
 
@@ -108,8 +114,8 @@ int BPF_PROG(weir_received, struct sk_buff *skb)
 	if (!first.sent_ns)
 		first = packet.stamp;
 	step(&packet.stamp, WEIR_STEP_SCHEDULED, scheduled_ns);
-	step(&packet.stamp, WEIR_STEP_BEGAN, began_ns);
-	step(&packet.stamp, WEIR_STEP_AT_IP, now_ns);
+	step(&packet.stamp, WEIR_STEP_POLLED, began_ns);
+	step(&packet.stamp, WEIR_STEP_RECEIVED, now_ns);
 	return 0;
 }
 

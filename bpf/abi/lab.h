@@ -40,20 +40,6 @@ struct weir_stamp {
 	__u16 flow;
 } __attribute__((packed));
 
-/* A packet's way to its receiver, in order. */
-enum weir_step {
-	WEIR_STEP_SCHEDULED, /* input: a softirq raised, a thread woken */
-	WEIR_STEP_BEGAN,     /* the softirq, or the thread */
-	WEIR_STEP_AT_IP,
-	WEIR_STEP_WOKEN, /* the receiver */
-	WEIR_STEP_RUNS,
-};
-#define WEIR_STEPS 5
-
-struct weir_steps {
-	__u64 since_made_ns[WEIR_STEPS]; /* 0: it did not happen for it */
-};
-
 /*
  * One flow of the generator: the start that all its frames have, and what
  * varies in it. User space writes it while the flow is stopped.

@@ -5,23 +5,24 @@ use std::os::fd::AsFd;
 use libbpf_rs::skel::Skel;
 use rustix::process::Pid;
 
-use crate::abi;
 use crate::error::{Error, Result};
 use crate::mapped::Mapped;
 use crate::object::{globals, load};
 use crate::replies::QUESTIONS;
 use crate::skeleton::steps::{StepsSkel, StepsSkelBuilder};
 use crate::units::{CpuId, Nanos};
+use crate::verdict::Step;
 
-/// What becomes of a packet, in order, each since it was made; `None`: not for this packet.
-///
-/// Input is scheduled; it begins; the packet is at IP; its receiver is woken; that runs.
-pub type Steps = [Option<Nanos>; abi::STEPS];
+const STEPS: usize = Step::Runs as usize + 1;
+
+/// What becomes of a packet, by [`Step`], each since it was made; `None`: not for this packet. Of its time in the
+/// socket's queue, nothing is known.
+pub type Steps = [Option<Nanos>; STEPS];
 
 /// The tracepoint programs, attached until they are dropped, and what they have seen.
 pub struct StepTrace {
     _skel: StepsSkel<'static>,
-    packets: Mapped<[u64; abi::STEPS]>,
+    packets: Mapped<[u64; STEPS]>,
 }
 
 impl StepTrace {

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use weir_bpf::steps::Steps;
+use weir_bpf::trace::Step;
 use weir_bpf::units::Nanos;
 
 use super::books::{Seen, Window};
@@ -100,14 +101,18 @@ fn steps(trial: &mut Trial, steps: &[Steps]) {
     if steps.is_empty() {
         return;
     }
-    let us = |step: Option<Nanos>| step.map(|ns| ns.0 as f64 / 1e3);
-    for (step, metric) in
-        [&m::scheduled_us, &m::began_us, &m::at_ip_us, &m::woken_us, &m::runs_us].iter().enumerate()
-    {
-        let times = steps.iter().map(|steps| us(steps[step]).unwrap_or(f64::INFINITY));
+    let us = |steps: &Steps, step: Step| steps[step as usize].map(|ns| ns.0 as f64 / 1e3);
+    for (step, metric) in [
+        (Step::Scheduled, &m::scheduled_us),
+        (Step::Polled, &m::began_us),
+        (Step::Received, &m::at_ip_us),
+        (Step::Woken, &m::woken_us),
+        (Step::Runs, &m::runs_us),
+    ] {
+        let times = steps.iter().map(|steps| us(steps, step).unwrap_or(f64::INFINITY));
         trial.set(metric, median(times));
     }
-    let poll = |steps: &Steps| Some(us(steps[2])? - us(steps[0])?);
+    let poll = |steps: &Steps| Some(us(steps, Step::Received)? - us(steps, Step::Scheduled)?);
     let polls: Vec<f64> = steps.iter().filter_map(poll).collect();
     trial.set(&m::traced, Some(polls.len() as f64));
     percentiles(
@@ -137,7 +142,9 @@ mod tests {
 
     #[test]
     fn a_packet_that_input_was_not_scheduled_for_says_nothing_of_polling() {
-        let at = |us: [u64; 5]| us.map(|us| (us != 0).then_some(Nanos(us * 1000)));
+        let at = |[a, b, c, d, e]: [u64; 5]| {
+            [a, b, c, 0, d, e].map(|us| (us != 0).then_some(Nanos(us * 1000)))
+        };
         let mut trial = Trial::of("weir", "alone", Load::Off);
         steps(&mut trial, &[at([2, 3, 5, 6, 7]), at([0, 0, 4, 0, 0]), at([2, 3, 9, 0, 0])]);
         assert_eq!((trial.get(&m::traced), trial.get(&m::poll_p50_us)), (Some(2.0), Some(3.0)));
