@@ -7,6 +7,7 @@
  * microsecond.
  */
 #include "abi.h"
+#include "checksum.h"
 #include "wire_ring.h"
 #include <bpf/bpf_endian.h>
 
@@ -52,14 +53,6 @@ static __always_inline __u32 sum_be16(__u32 sum, __u16 word_be)
 static __always_inline __u32 sum_u32(__u32 sum, __u32 host)
 {
 	return sum + (host >> 16) + (host & 0xffff);
-}
-
-/* Ones' complement checksum (RFC 1071) of an accumulated sum. */
-static __always_inline __u16 checksum(__u32 sum)
-{
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return ~sum;
 }
 
 /* The flow's turn to send, if it is due. */
@@ -187,13 +180,13 @@ static __always_inline void write_start(struct weir_traffic_flow *flow,
 	put16(flow, flow->id_at, number);
 	put16(flow, flow->id_high_at, number >> 16);
 	put16(flow, flow->ip_len_at, flow->ip_len - cut);
-	put16(flow, flow->ip_sum_at, checksum(ip_sum));
+	put16(flow, flow->ip_sum_at, ~checksum_fold(ip_sum));
 	put16(flow, flow->ports_at, port);
 	if (flow->ports_at)
 		put16(flow, flow->ports_at + 2, destination_port);
 	put16(flow, flow->udp_len_at, flow->udp_len - cut);
 	/* Of UDP, 0 means none; to others it is the same number. */
-	put16(flow, flow->sum_at, checksum(sum) ?: 0xffff);
+	put16(flow, flow->sum_at, (__u16)~checksum_fold(sum) ?: 0xffff);
 }
 
 /*
