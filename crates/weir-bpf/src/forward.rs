@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, MapMut, ProgramMut};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapMut};
 
 use crate::accounts::until;
 use crate::address_table::{self, AddressTable};
@@ -13,7 +13,7 @@ use crate::attach::AttachMode;
 use crate::error::{Error, Result};
 use crate::gate::{Gate, QueueProbe};
 use crate::mapped::Mapped;
-use crate::object::globals;
+use crate::object::{attach_all, globals};
 use crate::skeleton::wall::types::weir_wall_side as Side;
 use crate::sys::ethtool;
 use crate::sys::local_table::LocalAddresses;
@@ -58,7 +58,7 @@ impl Gate {
             .update(&0_u32.to_ne_bytes(), &gate, MapFlags::ANY)
             .map_err(Error::libbpf("put the gate behind", FAST_PATH))?;
         let programs = &self.skel().progs;
-        self.unsent = attach_both(&programs.weir_unsent, &programs.weir_rejected)?;
+        self.unsent = attach_all(FAST_PATH, [&programs.weir_unsent, &programs.weir_rejected])?;
         Ok(())
     }
 
@@ -90,13 +90,6 @@ impl FastPath for Gate {
 }
 
 impl Wall {
-    /// Those that the fast path loses are counted.
-    pub(crate) fn count_unsent(&mut self) -> Result<()> {
-        let programs = &self.skel.progs;
-        self.unsent = attach_both(&programs.weir_unsent, &programs.weir_rejected)?;
-        Ok(())
-    }
-
     /// Of the accepted packets, those that the egress's driver did not take: its transmit ring had no room.
     pub fn unsent(&self) -> u64 {
         globals(self.skel.maps.bss_data.as_deref()).unsent
@@ -180,12 +173,6 @@ impl FastPath for Way<'_> {
         self.behind.sides.set(self.side, offset_of!(Side, open), u16::from(!egresses.is_empty()));
         Ok(())
     }
-}
-
-fn attach_both(unsent: &ProgramMut<'_>, rejected: &ProgramMut<'_>) -> Result<Vec<Link>> {
-    let links: libbpf_rs::Result<_> =
-        [unsent, rejected].map(|it| it.attach()).into_iter().collect();
-    links.map_err(Error::libbpf("count what is lost behind", FAST_PATH))
 }
 
 fn replace_egresses(map: &impl MapCore, egresses: &[IfIndex]) -> Result<()> {

@@ -14,7 +14,7 @@ use crate::accounts::{monotonic_now, until};
 use crate::counters::Counter;
 use crate::error::{Error, Result};
 use crate::mapped::Mapped;
-use crate::object::{globals, id_of, load};
+use crate::object::{attach_all, globals, id_of, load};
 use crate::parser::Parsed;
 use crate::programs::{Program, gates_at_tc, holders_of_both};
 use crate::record::{record, records};
@@ -74,9 +74,10 @@ pub struct Asked {
 /// A loaded wall. It stays on its interfaces when this is dropped, and when the process dies.
 pub struct Wall {
     pub(crate) skel: WallSkel<'static>,
-    pub(crate) unsent: Vec<Link>,
+    /// What counts packets that the fast path loses, where there is one.
+    _unsent: Vec<Link>,
     held: Mapped<types::weir_wall_held>,
-    in_driver: bool,
+    standing: Standing,
 }
 
 impl Wall {
@@ -110,11 +111,13 @@ impl Wall {
             Ok(())
         })?;
         let held = Mapped::of(skel.maps.held.as_fd(), abi::WALL_RELEASED)?;
-        let mut wall = Self { skel, unsent: Vec::new(), held, in_driver: options.in_driver };
-        if options.forwarding {
-            wall.count_unsent()?;
-        }
-        Ok(wall)
+        let (progs, in_driver) = (&skel.progs, options.in_driver);
+        let unsent = attach_all(WALL, [&progs.weir_unsent, &progs.weir_rejected])?;
+        let program =
+            if in_driver { progs.weir_wall_xdp.as_fd() } else { progs.weir_wall_tc.as_fd() };
+        let program =
+            libbpf_rs::Program::id_from_fd(program).map_err(Error::bpf("look up", WALL))?;
+        Ok(Self { _unsent: unsent, held, standing: Standing { program, in_driver }, skel })
     }
 
     /// Stands in front of interfaces of the calling thread's network namespace, in the place of walls that are there, in
@@ -135,7 +138,7 @@ impl Wall {
                 self.put(&links, side)?;
             }
             for (ifindex, ifname) in sides {
-                let clear = if self.in_driver { clear_tc } else { clear_driver };
+                let clear = if self.standing.in_driver { clear_tc } else { clear_driver };
                 clear(*ifindex, ifname)?;
             }
             Ok(())
@@ -149,7 +152,7 @@ impl Wall {
 
     /// Whether it would replace a wall that stands at the same place.
     fn replaces_at(&self, links: &Links, (ifindex, ifname): &(IfIndex, &str)) -> Result<bool> {
-        if self.in_driver {
+        if self.standing.in_driver {
             return match in_driver(*ifindex)? {
                 Some(false) => Err(Error::refused(
                     format!("another XDP program is attached to {ifname}"),
@@ -172,7 +175,7 @@ impl Wall {
     fn put(&self, links: &Links, (ifindex, ifname): &(IfIndex, &str)) -> Result<()> {
         let failed = |source| Error::system("put a wall in front of", *ifname, source);
         let progs = &self.skel.progs;
-        if self.in_driver {
+        if self.standing.in_driver {
             let program = progs.weir_wall_xdp.as_fd().as_raw_fd();
             return set_xdp(program, *ifindex).map_err(failed);
         }
@@ -191,31 +194,13 @@ impl Wall {
 
     /// If it stands there.
     fn take_away(&self, ifindex: IfIndex, ifname: &str) -> Result<()> {
-        let clear = if self.in_driver { clear_driver } else { clear_tc };
-        if self.stands_at(ifindex)? { clear(ifindex, ifname).map(drop) } else { Ok(()) }
+        let clear = if self.standing.in_driver { clear_driver } else { clear_tc };
+        if self.standing.stands_at(ifindex)? { clear(ifindex, ifname).map(drop) } else { Ok(()) }
     }
 
     /// What tells whether it stands, also in another thread.
-    ///
-    /// # Errors
-    /// When the kernel does not tell the program's number.
-    pub fn standing(&self) -> Result<Standing> {
-        let progs = &self.skel.progs;
-        let program = match self.in_driver {
-            true => progs.weir_wall_xdp.as_fd(),
-            false => progs.weir_wall_tc.as_fd(),
-        };
-        let program = libbpf_rs::Program::id_from_fd(program);
-        let program = program.map_err(Error::bpf("look up", WALL))?;
-        Ok(Standing { program, in_driver: self.in_driver })
-    }
-
-    /// [`Standing::stands_at`].
-    ///
-    /// # Errors
-    /// When the kernel does not answer.
-    pub fn stands_at(&self, ifindex: IfIndex) -> Result<bool> {
-        self.standing()?.stands_at(ifindex)
+    pub fn standing(&self) -> Standing {
+        self.standing
     }
 
     /// The screen lives, and does so for as long from now at least.
@@ -593,10 +578,10 @@ mod tests {
             gate.attach(near, "near", AttachMode::Tcx).unwrap();
             let wall = Wall::load(&OPTIONS).unwrap();
             wall.attach(&[(near, "near")]).unwrap();
-            assert_eq!(wall.standing().unwrap().comes_after(near).unwrap(), None);
+            assert_eq!(wall.standing().comes_after(near).unwrap(), None);
             let accepting = accepting();
             let _attached = by_link(accepting.as_fd(), near, "near", AttachMode::Tcx).unwrap();
-            let what = wall.standing().unwrap().comes_after(near).unwrap().unwrap();
+            let what = wall.standing().comes_after(near).unwrap().unwrap();
             assert!(what.contains("tcx ingress, program"), "{what}");
             assert!(wall.attach(&[(near, "near")]).unwrap_err().to_string().contains(&what));
         });

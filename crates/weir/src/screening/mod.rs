@@ -156,7 +156,7 @@ fn guard(args: &ScreenArgs, (path, rules): (&Path, Rules), sides: [Side<'_>; 2])
     // Refused before anything stands in the place of a wall that is there.
     let told = Sides::begin(sides, &screen.wall, args.forward)?;
     screen.wall.attach(&sides)?;
-    let stands = screen.wall.standing()?;
+    let stands = screen.wall.standing();
     // Attaching may have waited for others who change interfaces.
     screen.wall.beat(BELIEVED);
     screen.printer.ready(sides[0].1, sides[1].1, screen.rules.0.len());
@@ -191,7 +191,7 @@ fn leave(fail: Fail, wall: &Wall, interfaces: &[Side<'_>]) -> Result<()> {
         // Somebody may have renamed it meanwhile: `--clear` is to find it.
         let ifname = links.name(*ifindex).unwrap_or_else(|_| (*began_as).to_owned());
         // Nor where the interface is gone.
-        if !wall.stands_at(*ifindex).unwrap_or(false) {
+        if !wall.standing().stands_at(*ifindex).unwrap_or(false) {
             out::say(format_args!("{ifname}: the wall does not stand there any more"));
         } else if fail == Fail::Open {
             open(*ifindex, &ifname)?;
