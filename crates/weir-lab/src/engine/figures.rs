@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use weir_bpf::steps::Steps;
 use weir_bpf::trace::Step;
-use weir_bpf::units::Nanos;
 
 use super::books::{Seen, Window};
 use crate::metric::{METRICS, Metric, Source, m};
@@ -125,6 +124,8 @@ fn steps(trial: &mut Trial, steps: &[Steps]) {
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+
+    use weir_bpf::units::Nanos;
 
     use super::*;
     use crate::run::Load;
