@@ -4,8 +4,8 @@
 use libbpf_rs::Link;
 use libbpf_rs::skel::OpenSkel;
 
-use crate::error::{Error, Result};
-use crate::object::{globals, load};
+use crate::error::Result;
+use crate::object::{globals, hear, load};
 use crate::probe::{QueueProbe, share};
 use crate::skeleton::egress::{EgressSkel, EgressSkelBuilder};
 use crate::sys::link::Links;
@@ -53,13 +53,7 @@ impl Egresses {
     ///
     /// # Errors
     /// When the kernel does not let it.
-    pub fn hear(&mut self, hear: bool) -> Result<()> {
-        if !hear {
-            self.refused = None;
-        } else if self.refused.is_none() {
-            let attached = self.skel.progs.weir_overfull.attach();
-            self.refused = Some(attached.map_err(Error::bpf("attach", HEARER))?);
-        }
-        Ok(())
+    pub fn hear(&mut self, wanted: bool) -> Result<()> {
+        hear(&mut self.refused, &self.skel.progs.weir_overfull, wanted, HEARER).map(drop)
     }
 }

@@ -16,7 +16,7 @@ use crate::abi;
 use crate::accounts::Accounts;
 use crate::error::{Error, Result};
 use crate::mapped::Mapped;
-use crate::object::{attach_all, globals, load};
+use crate::object::{attach_all, globals, hear, load};
 use crate::probe::{QueueProbe, share};
 use crate::skeleton::input::{InputSkel, InputSkelBuilder, types};
 use crate::sync::lock;
@@ -171,11 +171,7 @@ struct Watch {
 
 impl Watch {
     fn attach_strain(&mut self) -> Result<()> {
-        if self.strain.is_none() {
-            let attached = self.skel.progs.weir_strain.attach();
-            self.strain = Some(attached.map_err(Error::bpf("attach", TRACEPOINTS))?);
-        }
-        Ok(())
+        hear(&mut self.strain, &self.skel.progs.weir_strain, true, TRACEPOINTS).map(drop)
     }
 
     fn attach(&mut self) -> Result<()> {
@@ -193,15 +189,12 @@ impl Watch {
     }
 
     fn attach_receptions(&mut self) -> Result<()> {
-        if self.receptions.is_some() || !self.skel.progs.weir_received.autoload() {
-            return Ok(());
+        let received = &self.skel.progs.weir_received;
+        if received.autoload() && hear(&mut self.receptions, received, true, TRACEPOINTS)? {
+            let bss = globals(self.skel.maps.bss_data.as_deref_mut());
+            bss.receptions = bss.receptions.wrapping_add(1);
+            bss.receptions_unseen = 0;
         }
-        self.receptions = Some(
-            self.skel.progs.weir_received.attach().map_err(Error::bpf("attach", TRACEPOINTS))?,
-        );
-        let bss = globals(self.skel.maps.bss_data.as_deref_mut());
-        bss.receptions = bss.receptions.wrapping_add(1);
-        bss.receptions_unseen = 0;
         Ok(())
     }
 

@@ -65,6 +65,21 @@ pub(crate) fn set_stage(
     done.map_err(Error::bpf("put together", what))
 }
 
+/// Has a program attached while that is wanted; whether that is new.
+pub(crate) fn hear(
+    link: &mut Option<Link>,
+    program: &ProgramMut<'_>,
+    wanted: bool,
+    what: &'static str,
+) -> Result<bool> {
+    let is_new = wanted != link.is_some();
+    if is_new {
+        let attached = wanted.then(|| program.attach()).transpose();
+        *link = attached.map_err(Error::bpf("attach", what))?;
+    }
+    Ok(is_new)
+}
+
 /// The kernel's number of a map, for [`open_map`] in another process.
 pub(crate) fn id_of(map: &impl MapCore, what: &'static str) -> Result<u32> {
     Ok(map.info().map_err(Error::libbpf("look up", what))?.info.id)

@@ -12,7 +12,7 @@ use crate::abi;
 use crate::accounts::until;
 use crate::error::{Error, Result};
 use crate::mapped::Mapped;
-use crate::object::load;
+use crate::object::{hear, load};
 use crate::probe::{QueueProbe, share};
 use crate::record::{each, records};
 use crate::skeleton::screen::{ScreenSkel, ScreenSkelBuilder, types};
@@ -116,12 +116,8 @@ impl Screens {
     /// # Errors
     /// When the kernel does not tell whose they are.
     pub fn follow(&mut self, queues: &[Queue]) -> Result<()> {
-        if queues.is_empty() {
-            self.refused = None;
-        } else if self.refused.is_none() {
-            let attached = self.skel.progs.weir_screened.attach();
-            self.refused = Some(attached.map_err(Error::bpf("attach", HEARER))?);
-        }
+        let screened = &self.skel.progs.weir_screened;
+        hear(&mut self.refused, screened, !queues.is_empty(), HEARER)?;
         let netns = NetNs::current()?.number();
         let sockets = self.sockets()?;
         let mut followed = self.followed();
