@@ -19,6 +19,7 @@
 #include "either.h"
 #include "map.h"
 #include "other_host.h"
+#include "stages.h"
 #include <linux/if_packet.h>
 #include <stdbool.h>
 
@@ -40,8 +41,6 @@ const volatile bool ignore_sent;
  * (CLOCK_MONOTONIC): user space looks again and again.
  */
 __u64 end_others_until_ns;
-
-MAP(stages, BPF_MAP_TYPE_PROG_ARRAY, 0, WEIR_TAP_STAGES, __u32, __u32);
 
 /* User space sets its size. */
 struct {
@@ -148,7 +147,7 @@ int weir_tap(struct __sk_buff *skb)
 	if (!see())
 		return 0;
 	if (filtered)
-		bpf_tail_call(skb, &stages, WEIR_TAP_FILTER);
+		bpf_tail_call(skb, &stages, WEIR_STAGE_FILTER);
 	else
 		take(either_skb(skb));
 	return 0;
@@ -185,14 +184,13 @@ int weir_tap_xdp(struct xdp_md *xdp)
 	if (!see())
 		return verdict(xdp);
 	if (filtered)
-		bpf_tail_call(xdp, &stages, WEIR_TAP_FILTER);
+		bpf_tail_call(xdp, &stages, WEIR_STAGE_FILTER);
 	else
 		take(either_xdp(xdp));
 	return verdict(xdp);
 }
 
 /* For user space, which knows the types of variables and of maps alone. */
-enum weir_tap_stage stage_type;
 struct weir_tap_record record_type;
 
 char LICENSE[] SEC("license") = "GPL";

@@ -8,14 +8,6 @@
 /* Most bytes of a packet that a tap copies: what is longer is cut. */
 #define WEIR_TAP_SNAPLEN 65536
 
-/* Programs that hand packets on. */
-enum weir_tap_stage {
-	WEIR_TAP_FILTER,
-	WEIR_TAP_COPY,
-	WEIR_TAP_END, /* what does not match, in the driver */
-	WEIR_TAP_STAGES,
-};
-
 /* In front of what was copied of a packet. */
 struct weir_tap_record {
 	__u64 time_ns; /* CLOCK_MONOTONIC */

@@ -13,6 +13,7 @@
 #include "compat.h"
 #include "either.h"
 #include "map.h"
+#include "stages.h"
 #include "task.h"
 #include <bpf/bpf_tracing.h>
 #include <linux/if_packet.h>
@@ -76,7 +77,6 @@ MAP(wakes, BPF_MAP_TYPE_LRU_HASH, 0, 1024, __u32, __u64);
 MAP(reads_of, BPF_MAP_TYPE_LRU_HASH, 0, 8192, __u64, __u64);
 /* Which packets a read to come is of. */
 MAP(awaited_reads, BPF_MAP_TYPE_LRU_HASH, 0, 8192, struct turn, struct awaited);
-MAP(stages, BPF_MAP_TYPE_PROG_ARRAY, 0, WEIR_TRACE_STAGES, __u32, __u32);
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 22);
@@ -315,7 +315,7 @@ int weir_trace_tap(struct __sk_buff *skb)
 	if (skb->pkt_type == PACKET_OUTGOING)
 		return 0;
 	if (filtered)
-		bpf_tail_call(skb, &stages, WEIR_TRACE_FILTER);
+		bpf_tail_call(skb, &stages, WEIR_STAGE_FILTER);
 	else
 		take(skb);
 	return 0;
@@ -471,7 +471,6 @@ int BPF_PROG(weir_consumed, struct sk_buff *skb)
 }
 
 /* For user space, which knows the types of variables and of maps alone. */
-enum weir_trace_stage stage_type;
 struct weir_trace_arrival arrival_type;
 
 char LICENSE[] SEC("license") = "GPL";

@@ -11,13 +11,6 @@
 /* Within so long, a budget of packets is followed. */
 #define WEIR_TRACE_WINDOW_NS 100000000
 
-/* Programs that the tap hands packets on to. */
-enum weir_trace_stage {
-	WEIR_TRACE_FILTER,
-	WEIR_TRACE_TAKE,
-	WEIR_TRACE_STAGES,
-};
-
 /*
  * Where a packet has come to. The first two are of the poll that brings it;
  * received: it is an skb, before taps and tc; woken and runs: a thread, by what

@@ -4,12 +4,12 @@ use std::cell::LazyCell;
 use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd};
 
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Typedef;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramMut, libbpf_sys};
+use libbpf_rs::{Link, MapCore, MapHandle, OpenObject, ProgramMut, libbpf_sys};
 
 use crate::error::{Error, Result};
 
@@ -51,18 +51,6 @@ pub(crate) fn attach_all<const N: usize>(
 ) -> Result<Vec<Link>> {
     let loaded = programs.into_iter().filter(|program| program.autoload());
     loaded.map(|program| program.attach().map_err(Error::bpf("attach", what))).collect()
-}
-
-/// Puts a program into an array of programs, for tail calls.
-pub(crate) fn set_stage(
-    what: &'static str,
-    stages: &impl MapCore,
-    stage: u32,
-    program: BorrowedFd<'_>,
-) -> Result<()> {
-    let program = program.as_raw_fd().to_ne_bytes();
-    let done = stages.update(&stage.to_ne_bytes(), &program, MapFlags::ANY);
-    done.map_err(Error::bpf("put together", what))
 }
 
 /// Has a program attached while that is wanted; whether that is new.

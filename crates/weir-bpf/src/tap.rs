@@ -9,8 +9,8 @@ use crate::accounts::until;
 use crate::attach::{self, AttachMode, Attachment};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
-use crate::filter::Filter;
-use crate::object::{globals, load, set_stage};
+use crate::filter::{Filter, chain};
+use crate::object::{globals, load};
 use crate::record::{record, records};
 pub use crate::ring::Reader;
 use crate::skeleton::tap::{TapSkel, TapSkelBuilder, types};
@@ -24,9 +24,6 @@ pub const SNAPLEN_MAX: u32 = abi::TAP_SNAPLEN as u32;
 pub const PAUSE: Duration = Duration::from_millis(1);
 
 const TAP: &str = "the tap";
-const STAGE_FILTER: u32 = types::weir_tap_stage::WEIR_TAP_FILTER.0;
-const STAGE_COPY: u32 = types::weir_tap_stage::WEIR_TAP_COPY.0;
-const STAGE_END: u32 = types::weir_tap_stage::WEIR_TAP_END.0;
 
 /// What a tap is to do.
 #[derive(Clone, Copy, Debug)]
@@ -78,7 +75,7 @@ pub struct Tapped<'a> {
 /// A tap on one interface. It ends with it.
 pub struct Tap {
     skel: TapSkel<'static>,
-    /// Held: the array of programs does not keep what user space has put there.
+    /// Held.
     _filter: Option<OwnedFd>,
     in_driver: bool,
     socket: Option<PacketSocket>,
@@ -111,20 +108,13 @@ impl Tap {
             open.progs.weir_tap_end.set_autoload(in_driver);
             Ok(())
         })?;
-        let set = |stage, program| set_stage(TAP, &skel.maps.stages, stage, program);
-        let after = if in_driver {
-            set(STAGE_COPY, skel.progs.weir_tap_copy_x.as_fd())?;
-            set(STAGE_END, skel.progs.weir_tap_end.as_fd())?;
-            (STAGE_COPY, Some(STAGE_END))
+        let progs = &skel.progs;
+        let (take, missed) = if in_driver {
+            (progs.weir_tap_copy_x.as_fd(), Some(progs.weir_tap_end.as_fd()))
         } else {
-            set(STAGE_COPY, skel.progs.weir_tap_copy.as_fd())?;
-            (STAGE_COPY, None)
+            (progs.weir_tap_copy.as_fd(), None)
         };
-        let filter = filter.map(|it| it.load(in_driver, skel.maps.stages.as_fd(), after));
-        let filter = filter.transpose()?;
-        if let Some(filter) = &filter {
-            set(STAGE_FILTER, filter.as_fd())?;
-        }
+        let filter = chain(TAP, &skel.maps.stages, filter, take, missed)?;
         Ok(Self { skel, _filter: filter, in_driver, socket: None, link: None })
     }
 

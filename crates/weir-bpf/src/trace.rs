@@ -11,8 +11,8 @@ use libbpf_rs::btf::types::Enum;
 use crate::abi;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
-use crate::filter::Filter;
-use crate::object::{attach_all, globals, load, set_stage};
+use crate::filter::{Filter, chain};
+use crate::object::{attach_all, globals, load};
 use crate::record::record;
 pub use crate::ring::Reader;
 use crate::skeleton::trace::{TraceSkel, TraceSkelBuilder, types};
@@ -22,8 +22,6 @@ pub use crate::verdict::Step;
 
 const TRACE: &str = "the trace";
 const NANOS_PER_SEC: u32 = 1_000_000_000;
-const STAGE_FILTER: u32 = types::weir_trace_stage::WEIR_TRACE_FILTER.0;
-const STAGE_TAKE: u32 = types::weir_trace_stage::WEIR_TRACE_TAKE.0;
 
 impl Step {
     /// Whether nothing comes after it.
@@ -87,7 +85,7 @@ pub struct Trace {
     links: Vec<Link>,
     socket: Option<PacketSocket>,
     skel: TraceSkel<'static>,
-    /// Held: the array of programs does not keep what user space has put there.
+    /// Held.
     _filter: Option<OwnedFd>,
 }
 
@@ -105,13 +103,8 @@ impl Trace {
             constants.budget = per_second.div_ceil(NANOS_PER_SEC / abi::TRACE_WINDOW_NS as u32);
             Ok(())
         })?;
-        let set = |stage, program| set_stage(TRACE, &skel.maps.stages, stage, program);
-        set(STAGE_TAKE, skel.progs.weir_trace_take.as_fd())?;
-        let filter = filter.map(|it| it.load(false, skel.maps.stages.as_fd(), (STAGE_TAKE, None)));
-        let filter = filter.transpose()?;
-        if let Some(filter) = &filter {
-            set(STAGE_FILTER, filter.as_fd())?;
-        }
+        let take = skel.progs.weir_trace_take.as_fd();
+        let filter = chain(TRACE, &skel.maps.stages, filter, take, None)?;
         Ok(Self { links: Vec::new(), socket: None, skel, _filter: filter })
     }
 

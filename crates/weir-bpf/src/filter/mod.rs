@@ -4,13 +4,34 @@
 mod libpcap;
 mod translate;
 
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use libbpf_rs::libbpf_sys;
+use libbpf_rs::{MapCore, MapFlags, MapMut, libbpf_sys};
 
-use self::translate::Next;
 use crate::error::{Error, Result};
 use crate::object::load_program;
+use crate::skeleton::tap::types::weir_stage as Stage;
+
+/// Puts programs together by an array of them: what takes packets, what the driver does with those that `filter` does not
+/// match, and the filter, which is to be held: the array does not keep what user space has put there.
+pub(crate) fn chain(
+    what: &'static str,
+    stages: &MapMut<'_>,
+    filter: Option<&Filter>,
+    take: BorrowedFd<'_>,
+    missed: Option<BorrowedFd<'_>>,
+) -> Result<Option<OwnedFd>> {
+    let set = |stage: Stage, program: BorrowedFd<'_>| {
+        let program = program.as_raw_fd().to_ne_bytes();
+        let done = stages.update(&stage.0.to_ne_bytes(), &program, MapFlags::ANY);
+        done.map_err(Error::bpf("put together", what))
+    };
+    set(Stage::WEIR_STAGE_TAKE, take)?;
+    missed.map_or(Ok(()), |missed| set(Stage::WEIR_STAGE_MISSED, missed))?;
+    let filter = filter.map(|it| it.load(missed.is_some(), stages.as_fd())).transpose()?;
+    filter.as_ref().map_or(Ok(()), |filter| set(Stage::WEIR_STAGE_FILTER, filter.as_fd()))?;
+    Ok(filter)
+}
 
 /// A compiled expression, for one interface.
 #[derive(Clone, Debug)]
@@ -34,19 +55,14 @@ impl Filter {
     }
 
     /// Loads it as a program for a socket, or for the driver, that hands on by an array of programs.
-    pub(crate) fn load(
-        &self,
-        in_driver: bool,
-        programs: BorrowedFd<'_>,
-        (matched, missed): (u32, Option<u32>),
-    ) -> Result<OwnedFd> {
-        let next = Next { programs: programs.as_raw_fd(), matched, missed };
-        let instructions = translate::translate(&self.classic, in_driver, next).map_err(|why| {
-            Error::refused(
-                format!("the filter {:?} cannot run in the kernel: {why}", self.text),
-                "use a simpler one, and filter the file afterwards (`tcpdump -r FILE ...`)",
-            )
-        })?;
+    fn load(&self, in_driver: bool, programs: BorrowedFd<'_>) -> Result<OwnedFd> {
+        let instructions =
+            translate::translate(&self.classic, in_driver, programs).map_err(|why| {
+                Error::refused(
+                    format!("the filter {:?} cannot run in the kernel: {why}", self.text),
+                    "use a simpler one, and filter the file afterwards (`tcpdump -r FILE ...`)",
+                )
+            })?;
         // Programs of one array are alike in this, too.
         let (kind, prog_flags, expected_attach_type) = if in_driver {
             (libbpf_sys::BPF_PROG_TYPE_XDP, libbpf_sys::BPF_F_XDP_HAS_FRAGS, libbpf_sys::BPF_XDP)

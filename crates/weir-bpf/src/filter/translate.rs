@@ -6,9 +6,11 @@
 //! the kernel would know besides the packet is not known: there a VLAN's tag is still in the packet, and libpcap's code
 //! looks for it there, too.
 
+use std::os::fd::{AsRawFd, BorrowedFd};
+
 use libbpf_rs::libbpf_sys::{self as sys, bpf_insn};
 
-use crate::skeleton::tap::types::{__sk_buff, xdp_md};
+use crate::skeleton::tap::types::{__sk_buff, weir_stage as Stage, xdp_md};
 
 const A: u8 = 0;
 const X: u8 = 7;
@@ -38,22 +40,11 @@ const fn class(code: u32) -> u32 {
     code & 7
 }
 
-/// Where a program goes on: at entries of an array of programs.
-#[derive(Clone, Copy)]
-pub(super) struct Next {
-    /// The array's descriptor.
-    pub(super) programs: i32,
-    /// With what matches.
-    pub(super) matched: u32,
-    /// With the rest; `None`: it ends there.
-    pub(super) missed: Option<u32>,
-}
-
-/// The whole program, for a socket or for the driver.
+/// The whole program, for a socket or for the driver, which goes on by an array of programs.
 pub(super) fn translate(
     classic: &[libc::sock_filter],
     in_driver: bool,
-    next: Next,
+    programs: BorrowedFd<'_>,
 ) -> Result<Vec<bpf_insn>, String> {
     if classic.is_empty() || classic.len() > CLASSIC_MAX {
         return Err(format!("it has {} instructions, of 1 to {CLASSIC_MAX}", classic.len()));
@@ -70,7 +61,7 @@ pub(super) fn translate(
         program.starts.push(program.instructions.len());
         program.add(*instruction)?;
     }
-    program.finish(next)
+    program.finish(programs.as_raw_fd())
 }
 
 /// Where a memory word is, from the frame pointer down.
@@ -301,12 +292,12 @@ impl Program {
     }
 
     /// Both ends of the program, and where jumps to them go.
-    fn finish(mut self, next: Next) -> Result<Vec<bpf_insn>, String> {
+    fn finish(mut self, programs: i32) -> Result<Vec<bpf_insn>, String> {
         let matched = self.instructions.len();
-        self.go_on(next.programs, next.matched);
+        self.go_on(programs, Stage::WEIR_STAGE_TAKE.0);
         let missed = self.instructions.len();
-        if let Some(entry) = next.missed {
-            self.go_on(next.programs, entry);
+        if self.in_driver {
+            self.go_on(programs, Stage::WEIR_STAGE_MISSED.0);
         }
         let otherwise = if self.in_driver { XDP_PASS } else { 0 };
         self.set(A, otherwise);
