@@ -179,8 +179,7 @@ static __noinline long send_on(struct xdp_md *xdp, __u32 len, __u64 now)
 	const struct weir_wall_side *side = side_of(xdp->ingress_ifindex);
 	struct ingress at = {.now = now};
 
-	if (!side || !side->forwards || !side->open ||
-	    now > side->fresh_until_ns)
+	if (!side || !side->forwards || now > side->fresh_until_ns)
 		return XDP_PASS;
 	at.mac = side->mac;
 	at.unfinished = side->unfinished;

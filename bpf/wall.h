@@ -52,9 +52,9 @@ struct weir_wall_side {
 	__u64 fresh_until_ns;
 	__u32 ifindex;
 	__be16 mac[3];
-	__u16 forwards; /* 1: what needs but routing leaves at the driver... */
-	__u16 open;	/* ...and 1: the other side's takes it */
+	__u16 forwards;	  /* 1: what needs but routing leaves at the driver */
 	__u16 unfinished; /* 1: unfinished.h: a veth */
+	__u16 pad;
 };
 
 /* A packet that asks, in front of what is held of it. */

@@ -25,20 +25,17 @@ const FAST_PATH: &str = "the fast path";
 
 /// What forwards an interface's packets in the driver.
 pub trait FastPath {
-    /// Whether packets that need nothing but routing leave at the driver, by the interfaces of
-    /// [`FastPath::set_egresses`]. At first they do not. Takes effect with the next packet.
-    fn set_forwarding(&mut self, forwards: bool);
-
-    /// The interfaces by which the fast path sends, in place of those it knew.
+    /// The interfaces by which packets that need nothing but routing leave at the driver, in place of those it knew.
+    /// With none, as at first, the kernel forwards every packet from the next on, whether this succeeds or not.
     ///
     /// # Errors
     /// When the kernel refuses a map update.
-    fn set_egresses(&mut self, egresses: &[IfIndex]) -> Result<()>;
+    fn send_by(&mut self, egresses: &[IfIndex]) -> Result<()>;
 }
 
 impl Gate {
     /// As [`Gate::load`], with the fast path of forwarding in front of it, in the driver: see
-    /// [`Gate::set_forwarding`]. For an interface of the calling thread's network namespace.
+    /// [`Gate::send_by`]. For an interface of the calling thread's network namespace.
     ///
     /// # Errors
     /// As [`Gate::load`].
@@ -76,16 +73,14 @@ impl Gate {
 ///
 /// [`Reason::Forwarded`]: crate::verdict::Reason::Forwarded
 impl FastPath for Gate {
-    fn set_forwarding(&mut self, forwards: bool) {
-        let forwards = u16::from(forwards && self.forwards);
-        self.bss().interface.forwards = forwards;
-    }
-
-    fn set_egresses(&mut self, egresses: &[IfIndex]) -> Result<()> {
-        match self.forwards {
-            true => replace_egresses(&self.skel().maps.out_devices, egresses),
-            false => Ok(()),
+    fn send_by(&mut self, egresses: &[IfIndex]) -> Result<()> {
+        let forwards = u16::from(self.forwards && !egresses.is_empty());
+        self.bss().interface.forwards &= forwards;
+        if self.forwards {
+            replace_egresses(&self.skel().maps.out_devices, egresses)?;
         }
+        self.bss().interface.forwards = forwards;
+        Ok(())
     }
 }
 
@@ -165,12 +160,9 @@ pub struct Way<'behind> {
 }
 
 impl FastPath for Way<'_> {
-    fn set_forwarding(&mut self, forwards: bool) {
-        self.behind.sides.set(self.side, offset_of!(Side, forwards), u16::from(forwards));
-    }
-
-    fn set_egresses(&mut self, egresses: &[IfIndex]) -> Result<()> {
-        self.behind.sides.set(self.side, offset_of!(Side, open), u16::from(!egresses.is_empty()));
+    fn send_by(&mut self, egresses: &[IfIndex]) -> Result<()> {
+        let forwards = u16::from(!egresses.is_empty());
+        self.behind.sides.set(self.side, offset_of!(Side, forwards), forwards);
         Ok(())
     }
 }

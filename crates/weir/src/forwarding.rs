@@ -80,7 +80,7 @@ impl Forwarding {
         let bars = self.filters.on_the_way(&interfaces);
         // At once: what follows takes time.
         if !bars.is_empty() {
-            path.set_forwarding(false);
+            path.send_by(&[])?;
         }
         let egresses = interfaces.iter().filter(|(each, _)| *each != ifindex);
         let (mut found, mut open) = (Found { bars, ..Found::default() }, Vec::new());
@@ -93,8 +93,7 @@ impl Forwarding {
                 }
             }
         }
-        path.set_egresses(&open)?;
-        path.set_forwarding(found.bars.is_empty());
+        path.send_by(if found.bars.is_empty() { &open } else { &[] })?;
         if found != self.found {
             self.found = found;
             self.news = vec![self.summary()];

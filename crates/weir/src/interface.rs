@@ -426,7 +426,7 @@ impl Protected {
     /// The kernel forwards, from the next packet on.
     pub fn stop_forwarding(&mut self) {
         if self.forwarding.is_some() {
-            self.gate.set_forwarding(false);
+            let _ = self.gate.send_by(&[]);
         }
     }
 

@@ -164,8 +164,7 @@ impl Network {
         let probe = QueueProbe::load().expect("the tests need root");
         let load = || {
             let mut gate = Gate::load_forwarding(&probe).unwrap();
-            gate.set_egresses(&[out]).unwrap();
-            gate.set_forwarding(true);
+            gate.send_by(&[out]).unwrap();
             gate
         };
         let mut gate = network.near.run(load).unwrap();

@@ -99,7 +99,7 @@ impl Sides {
     /// Leaves forwarding to the kernel, which it is in any case once what was told is not believed any more.
     fn stand_down(&mut self) {
         for number in 0..self.ways.len() {
-            self.behind.way_from(number).set_forwarding(false);
+            let _ = self.behind.way_from(number).send_by(&[]);
         }
     }
 
@@ -109,7 +109,7 @@ impl Sides {
             looked |= !matches!(way.diverting.follow(), Ok(false));
             let mut path = self.behind.way_from(number);
             if way.diverting.passes_all() {
-                path.set_forwarding(false);
+                path.send_by(&[])?;
             } else if looked {
                 way.forwarding.look(&self.links, way.ifindex, &mut path)?;
             }
