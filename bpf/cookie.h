@@ -31,8 +31,6 @@
 /* Of a header: no option is shorter than a byte. */
 #define TCP_OPTIONS_MAX 40
 #define IPV4_DO_NOT_FRAGMENT 0x4000
-/* Ethernet's shortest frame, without its checksum. */
-#define ETH_ZLEN 60
 #define TCP_WINDOW_MAX 65535
 
 /* Set by user space: has the kernel the helpers (Linux 6.0)? */
@@ -108,7 +106,7 @@ __noinline __u32 cookie_window(__u64 address, bool joins)
 	const struct sock *sk = kernel_cast(address, struct sock);
 	__u32 window;
 
-	if (kernel_read(sk, __sk_common.skc_state) != TCP_LISTEN ||
+	if (kernel_read(sk, __sk_common.skc_state) != BPF_TCP_LISTEN ||
 	    !tcp_requests_are_full(sk) || !tcp_has_sent_cookie(sk) ||
 	    tcp_backlog_is_full(sk) || reuseport_may_pick_another(sk) ||
 	    kernel_address(sk, sk_filter) || !is_plain_listener(sk) ||

@@ -11,6 +11,7 @@
 
 #include "verdict.h"
 #include <linux/types.h>
+#include <bpf/bpf_helpers.h>
 #include <stdbool.h>
 
 /* Where a function that gives reasons has none yet. Not a reason. */
@@ -48,19 +49,17 @@ static __always_inline bool is_share(__u32 reason)
 	return reason >= FIRST_SHARE_REASON;
 }
 
-/* Has clang forget what it knows of a value: the verifier may not know it. */
-#define FORGET_RANGE(value) asm volatile("" : "+r"(value))
-
 static __always_inline enum weir_verdict verdict_of_reason(__u32 reason)
 {
-	FORGET_RANGE(reason);
+	/* Clang knows more of it than the verifier may know. */
+	barrier_var(reason);
 	return reason < WEIR_REASON_COUNT ? verdict_of[reason]
 					  : WEIR_VERDICT_PASS;
 }
 
 static __always_inline enum weir_kind kind_of_reason(__u32 reason)
 {
-	FORGET_RANGE(reason);
+	barrier_var(reason);
 	return reason < WEIR_REASON_COUNT ? kind_of[reason] : WEIR_KIND_OTHER;
 }
 

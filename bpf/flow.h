@@ -39,6 +39,17 @@ struct vlan_tag {
 	__be16 ethertype_be;
 };
 
+#define IPV4_OFFSET_MASK 0x1fff
+#define IPV4_FRAGMENT_MASK 0x3fff /* the same, and more fragments */
+
+/* A TCP header's flags: its octet 13. */
+#define TCP_FLAGS_BYTE 13
+#define TCP_FIN 0x01
+#define TCP_SYN 0x02
+#define TCP_RST 0x04
+#define TCP_ACK 0x10
+#define TCP_NO_REQUEST (TCP_FIN | TCP_RST | TCP_ACK)
+
 #define ICMPV6_ND_FIRST 133 /* router and neighbour, redirect */
 #define ICMPV6_ND_LAST 137
 

@@ -8,12 +8,6 @@
 #include "flow.h"
 #include "parse_ip6.h"
 
-#define FRAGMENT_BITS 0x3fff
-#define FRAGMENT_OFFSET 0x1fff
-#define TCP_FLAGS_AT 13
-#define TCP_SYN 0x02
-#define TCP_NO_REQUEST 0x15 /* FIN, RST, ACK */
-
 /* As target_of() has it, of a packet that is in no frame any more. */
 static __always_inline void transport_of(const void *header, __u8 protocol,
 					 struct weir_screened_key *key)
@@ -29,7 +23,7 @@ static __always_inline void transport_of(const void *header, __u8 protocol,
 	key->target = WEIR_TARGET_UDP;
 	if (protocol == IPPROTO_UDP)
 		return;
-	bpf_probe_read_kernel(&flags, sizeof(flags), header + TCP_FLAGS_AT);
+	bpf_probe_read_kernel(&flags, sizeof(flags), header + TCP_FLAGS_BYTE);
 	key->target = (flags & (TCP_SYN | TCP_NO_REQUEST)) == TCP_SYN
 			      ? WEIR_TARGET_TCP_SYN
 			      : WEIR_TARGET_TCP;
@@ -51,10 +45,10 @@ static __always_inline bool destination_of(const struct sk_buff *skb,
 		bpf_probe_read_kernel(&ip4, sizeof(ip4), ip);
 		key->family = WEIR_FAMILY_IPV4;
 		key->address[0] = ip4.daddr;
-		if (ip4.frag_off & bpf_htons(FRAGMENT_OFFSET))
+		if (ip4.frag_off & bpf_htons(IPV4_OFFSET_MASK))
 			return false;
 		transport_of(ip + ip4.ihl * 4, ip4.protocol, key);
-		return !(ip4.frag_off & bpf_htons(FRAGMENT_BITS));
+		return !(ip4.frag_off & bpf_htons(IPV4_FRAGMENT_MASK));
 	}
 	if (skb->protocol != bpf_htons(ETH_P_IPV6))
 		return false;

@@ -8,8 +8,6 @@
 #include "task.h"
 #include <linux/in.h>
 
-#define TCP_LISTEN 10 /* net/tcp_states.h */
-
 #pragma clang attribute push(__attribute__((preserve_access_index)), \
 			     apply_to = record)
 
@@ -108,7 +106,7 @@ static __always_inline bool may_be_owned(const struct socket *socket)
 		return false;
 	/* The inode of MPTCP's listener is its TCP listener's. */
 	if (protocol == IPPROTO_TCP || protocol == IPPROTO_MPTCP) {
-		if (BPF_CORE_READ(sk, __sk_common.skc_state) != TCP_LISTEN)
+		if (BPF_CORE_READ(sk, __sk_common.skc_state) != BPF_TCP_LISTEN)
 			return false;
 	} else if (protocol != IPPROTO_UDP) {
 		return false;

@@ -26,7 +26,6 @@ __u32 lazy_may_be_partial;
 
 /* enum of <linux/skbuff.h>'s, which is not for user space. */
 #define LAZY_CHECKSUM_UNNECESSARY 1
-#define LAZY_CHECKSUM_PARTIAL 3
 #define LAZY_GSO_TUNNEL (1U << 10 | 1U << 11)
 #define LAZY_GSO_UDP_L4 (1U << 17)
 #define LAZY_GSO_FRAGLIST (1U << 18)
@@ -247,8 +246,7 @@ static __always_inline __u8 skb_lazy_flags(struct __sk_buff *skb)
 		return WEIR_LAZY_MAY_BE_PARTIAL;
 	kernel_skb = bpf_cast_to_kern_ctx(skb);
 	summed = BPF_CORE_READ_BITFIELD(kernel_skb, ip_summed);
-	return summed == LAZY_CHECKSUM_UNNECESSARY ||
-			       summed == LAZY_CHECKSUM_PARTIAL
+	return summed == LAZY_CHECKSUM_UNNECESSARY || summed == CHECKSUM_PARTIAL
 		       ? WEIR_LAZY_CHECKED
 		       : 0;
 }

@@ -9,8 +9,6 @@
 #define IPV4_MIN_IHL 5
 #define IPV4_OPTIONS_MAX 40
 #define IPV4_OPTIONS_MASK 0x3f
-#define IPV4_MORE_FRAGMENTS 0x2000
-#define IPV4_OFFSET_MASK 0x1fff
 #define IPV4_OPTION_END 0
 #define IPV4_OPTION_NOOP 1
 #define IPV4_OPTION_LSRR 131 /* loose source and record route */
@@ -104,9 +102,8 @@ static __always_inline enum weir_parse parse_ip4(struct cursor *cursor,
 		total_len = flow->left;
 	if (total_len < header_len || total_len > flow->left)
 		return WEIR_PARSE_MALFORMED;
-	if (usual &&
-	    (ip->ihl > IPV4_MIN_IHL ||
-	     ip->frag_off & bpf_htons(IPV4_MORE_FRAGMENTS | IPV4_OFFSET_MASK)))
+	if (usual && (ip->ihl > IPV4_MIN_IHL ||
+		      ip->frag_off & bpf_htons(IPV4_FRAGMENT_MASK)))
 		return WEIR_PARSE_UNUSUAL;
 	if (ip->ihl > IPV4_MIN_IHL && !DEFECT(IPV4_OPTIONS_IGNORED) &&
 	    !parse_ip4_options(cursor, flow, header_len - sizeof(*ip)))
@@ -119,7 +116,7 @@ static __always_inline enum weir_parse parse_ip4(struct cursor *cursor,
 	flow->ttl = ip->ttl;
 	flow->ip_len = total_len;
 	flow->left = total_len - header_len;
-	if (ip->frag_off & bpf_htons(IPV4_MORE_FRAGMENTS | IPV4_OFFSET_MASK))
+	if (ip->frag_off & bpf_htons(IPV4_FRAGMENT_MASK))
 		parse_ip4_fragment(flow, ip);
 	return flow->fragment == WEIR_FRAGMENT_LATER ? WEIR_PARSE_LATER_FRAGMENT
 						     : WEIR_PARSE_TRANSPORT;

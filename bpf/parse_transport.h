@@ -6,7 +6,6 @@
 #include "flow.h"
 
 #define TCP_MIN_DOFF 5
-#define TCP_FLAGS_BYTE 13
 
 /*
  * A datagram that is longer than its IP packet is dropped by the kernel on the

@@ -16,9 +16,6 @@
 #include "sampler.h"
 #include "shared.h"
 
-/* The compiler keeps what is written before it before what is after it. */
-#define WRITE_BARRIER() asm volatile("" ::: "memory")
-
 static __always_inline bool is_sampling(void)
 {
 	struct weir_alarm *it = the_alarm();
@@ -56,7 +53,8 @@ static __always_inline void sample(void *ctx, bool on_skb, __u64 len,
 		return;
 	bytes = sample->bytes + absent;
 	*(volatile __u64 *)&sample->number = 0;
-	WRITE_BARRIER();
+	/* The compiler keeps what is before it before what is after. */
+	barrier();
 	sample->packets = sampler->packets;
 	sample->reason = reason;
 	sample->ifindex = interface.ifindex;
@@ -64,7 +62,7 @@ static __always_inline void sample(void *ctx, bool on_skb, __u64 len,
 	if (len > WEIR_SAMPLE_LEN - absent)
 		len = WEIR_SAMPLE_LEN - absent;
 	/* Or clang has one comparison for both ends, and the verifier none. */
-	FORGET_RANGE(len);
+	barrier_var(len);
 	failed = -1;
 	if (len >= ETH_HLEN)
 		failed = on_skb ? bpf_skb_load_bytes(ctx, 0, bytes, len)
@@ -74,7 +72,7 @@ static __always_inline void sample(void *ctx, bool on_skb, __u64 len,
 			.ethertype_be = bare_ethertype(bytes),
 		};
 	sample->len = failed ? 0 : len + absent;
-	WRITE_BARRIER();
+	barrier();
 	*(volatile __u64 *)&sample->number = sampler->number;
 }
 

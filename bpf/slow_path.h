@@ -12,15 +12,13 @@
 #include "fragment.h"
 #include "lookup.h"
 #include "packet.h"
+#include <linux/icmpv6.h>
 
 #define ICMP_UNREACHABLE 3 /* also: fragmentation needed */
 #define ICMP_SOURCE_QUENCH 4
 #define ICMP_TIME_EXCEEDED 11
 #define ICMP_PARAMETER_PROBLEM 12
-#define ICMPV6_ERROR_LAST 4  /* unreachable, too big, time, parameter */
-#define ICMPV6_MLD_FIRST 130 /* query, report, done */
-#define ICMPV6_MLD_LAST 132
-#define ICMPV6_MLD2_REPORT 143
+#define ICMPV6_ERROR_LAST ICMPV6_PARAMPROB
 /* None but neighbours can send it (RFC 4861, section 3.1)... */
 #define TTL_ON_LINK 255
 /* ...or nobody forwards it (RFC 2236, 3376, 2710, 3810), which its last router
@@ -58,7 +56,7 @@ static __always_inline __u32 icmpv6_reason(__u8 type, __u8 hop_limit,
 {
 	if (type <= ICMPV6_ERROR_LAST)
 		return WEIR_REASON_ICMP_ERROR;
-	if (((type >= ICMPV6_MLD_FIRST && type <= ICMPV6_MLD_LAST) ||
+	if (((type >= ICMPV6_MGM_QUERY && type <= ICMPV6_MGM_REDUCTION) ||
 	     type == ICMPV6_MLD2_REPORT) &&
 	    hop_limit == TTL_GROUP && is_of_link6(source))
 		return WEIR_REASON_GROUP;

@@ -14,25 +14,15 @@
 #include "reuseport.h"
 #include "workspace.h"
 
-#define TCP_FIN 0x01
-#define TCP_SYN 0x02
-#define TCP_RST 0x04
-#define TCP_ACK 0x10
-
 /* A request to connect, and nothing besides. */
 static __always_inline bool tcp_is_syn(const struct flow *flow)
 {
-	__u8 others = TCP_FIN | TCP_RST | TCP_ACK;
+	__u8 others = TCP_NO_REQUEST;
 
 	if (DEFECT(SYN_ACK_AS_SYN))
 		others = 0;
 	return (flow->tcp_flags & (TCP_SYN | others)) == TCP_SYN;
 }
-
-/* enum in net/tcp_states.h */
-#define TCP_TIME_WAIT 6
-#define TCP_LISTEN 10
-#define TCP_NEW_SYN_RECV 12
 
 /* Once a segment of no connection is seen, each is looked for, this long. */
 #define STRAY_NS 100000000ULL
@@ -127,7 +117,7 @@ __noinline int tcp_judge_syn(__u64 address, struct prospects *prospects)
 	if (!prospects)
 		return 0;
 	prospects->pass = WEIR_REASON_TCP_SYN;
-	if (kernel_read(sk, __sk_common.skc_state) != TCP_LISTEN) {
+	if (kernel_read(sk, __sk_common.skc_state) != BPF_TCP_LISTEN) {
 		/* It says nothing of the next one. */
 		prospects->good_for = 0;
 	} else if (tcp_listener_is_full(sk)) {
@@ -209,11 +199,11 @@ __noinline __u32 tcp_reason_of(__u64 address, const struct flow *flow)
 		return WEIR_REASON_TCP_CLIENT;
 	/* Requests and TIME_WAIT are no whole sockets. */
 	switch (kernel_read(sk, __sk_common.skc_state)) {
-	case TCP_LISTEN:
+	case BPF_TCP_LISTEN:
 		return WEIR_REASON_TCP_STRAY;
-	case TCP_NEW_SYN_RECV:
+	case BPF_TCP_NEW_SYN_RECV:
 		return WEIR_REASON_TCP_SEGMENT;
-	case TCP_TIME_WAIT:
+	case BPF_TCP_TIME_WAIT:
 		return WEIR_REASON_TCP_CLIENT;
 	default:
 		return tcp_reason_of_client(sk, flow);

@@ -69,8 +69,6 @@ decided(struct flows *flows, const struct weir_wall_key *key,
 	return entry;
 }
 
-#define TCP_ACK 0x10
-
 /* Not a SYN that is sent again, nor what a host without the flow answers to a
  * reply (RST): these need no reply to have been received. */
 static __always_inline bool goes_on(const struct weir_wall_key *key,

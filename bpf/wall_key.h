@@ -5,11 +5,10 @@
 
 #include "flow.h"
 #include "wall.h"
+#include <linux/icmpv6.h>
 
 #define ICMP_ECHO_REPLY 0
 #define ICMP_ECHO_REQUEST 8
-#define ICMPV6_ECHO_REQUEST 128
-#define ICMPV6_ECHO_REPLY 129
 
 static __always_inline void key_of(const struct flow *flow,
 				   struct weir_wall_key *key)
