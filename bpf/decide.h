@@ -32,17 +32,17 @@ static const volatile __u8 kind_of[WEIR_REASON_COUNT] = {
 	WEIR_REASONS(KIND_OF_REASON)};
 #undef KIND_OF_REASON
 
-/* The reasons of shares are the last in the list. */
+/* The reasons of shares are the last, and their kinds the first. */
 #define ONE_LESS(name, verdict, kind, text, description) -1
 enum { FIRST_SHARE_REASON = WEIR_REASON_COUNT WEIR_SHARE_REASONS(ONE_LESS) };
 #undef ONE_LESS
 
-#define IS_AMONG_THE_LAST(name, verdict, kind, text, description)     \
-	_Static_assert(WEIR_REASON_##name >= FIRST_SHARE_REASON,      \
-		       "is_share() takes the last reasons for those " \
-		       "of shares");
-WEIR_SHARE_REASONS(IS_AMONG_THE_LAST)
-#undef IS_AMONG_THE_LAST
+#define IS_AT_ITS_KIND(name, verdict, kind, text, description)        \
+	_Static_assert(WEIR_REASON_##name ==                          \
+			       FIRST_SHARE_REASON + WEIR_KIND_##kind, \
+		       "share_reason() adds them");
+WEIR_SHARE_REASONS(IS_AT_ITS_KIND)
+#undef IS_AT_ITS_KIND
 
 static __always_inline bool is_share(__u32 reason)
 {
@@ -66,15 +66,9 @@ static __always_inline enum weir_kind kind_of_reason(__u32 reason)
 /* Why packets of a kind are discarded past their share, if they ever are. */
 static __always_inline int share_reason(__u32 kind)
 {
-	switch (kind) {
-#define SHARE_REASON(name, verdict, kind, text, description) \
-	case WEIR_KIND_##kind:                               \
-		return WEIR_REASON_##name;
-		WEIR_SHARE_REASONS(SHARE_REASON)
-#undef SHARE_REASON
-	default:
-		return NO_REASON;
-	}
+	return kind < WEIR_REASON_COUNT - FIRST_SHARE_REASON
+		       ? FIRST_SHARE_REASON + kind
+		       : NO_REASON;
 }
 
 static __always_inline int full_reason(__u32 pass)

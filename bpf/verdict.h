@@ -29,71 +29,60 @@
 
 /*
  * Channels of a kind that is addressed have an address of their own, and are
- * counted one by one; of another kind there is one channel.
+ * counted one by one; of another kind there is one channel. First those that
+ * have a share, for Y.
  * X(NAME, BOUND, 1 if addressed, "name as printed", "description")
  */
-#define WEIR_KINDS(X)                                                         \
-	X(UDP, QUEUE, 1, "udp", "a UDP socket, by local address and port")    \
-	X(MULTICAST, QUEUE, 1, "multicast",                                   \
+#define WEIR_KINDS_WITH_SHARE(Y, X)                                           \
+	Y(X, UDP, QUEUE, 1, "udp", "a UDP socket, by local address and port") \
+	Y(X, MULTICAST, QUEUE, 1, "multicast",                                \
 	  "the UDP sockets that share a multicast or broadcast address and "  \
 	  "port")                                                             \
-	X(TCP, QUEUE, 1, "tcp", "a TCP listener and its connections")         \
-	X(TCP_REQUEST, NOTHING, 1, "tcp-request",                             \
+	Y(X, TCP, QUEUE, 1, "tcp", "a TCP listener and its connections")      \
+	Y(X, TCP_REQUEST, NOTHING, 1, "tcp-request",                          \
 	  "requests to connect to a TCP listener whose queue of them is "     \
 	  "full, so that the kernel answers by SYN cookie or not at all")     \
-	X(TCP_STRAY, NOTHING, 1, "tcp-stray",                                 \
+	Y(X, TCP_STRAY, NOTHING, 1, "tcp-stray",                              \
 	  "segments to a TCP listener that belong to no connection")          \
-	X(TCP_CLIENT, QUEUE, 0, "tcp-client",                                 \
+	Y(X, TCP_CLIENT, QUEUE, 0, "tcp-client",                              \
 	  "TCP connections that this host opened")                            \
-	X(TCP_PEER, QUEUE, 1, "tcp-peer",                                     \
+	Y(X, TCP_PEER, QUEUE, 1, "tcp-peer",                                  \
 	  "TCP connections that this host opened to a protected port, by "    \
 	  "local address and the peer's port")                                \
-	X(CLOSED, NOTHING, 0, "closed", "ports that no socket receives")      \
-	X(ICMP, NOTHING, 0, "icmp",                                           \
+	Y(X, CLOSED, NOTHING, 0, "closed", "ports that no socket receives")   \
+	Y(X, ICMP, NOTHING, 0, "icmp",                                        \
 	  "ICMP and ICMPv6 but for errors and neighbour discovery, and what " \
 	  "pretends to be of neighbours or groups and comes from elsewhere")  \
-	X(ICMP_ERROR, NOTHING, 0, "icmp-error",                               \
+	Y(X, ICMP_ERROR, NOTHING, 0, "icmp-error",                            \
 	  "ICMP and ICMPv6 errors: fragmentation needed, unreachable, ...")   \
-	X(NEIGHBOUR, CONTROL, 0, "neighbour",                                 \
+	Y(X, NEIGHBOUR, CONTROL, 0, "neighbour",                              \
 	  "ARP and IPv6 neighbour discovery")                                 \
-	X(GROUP, CONTROL, 0, "group",                                         \
+	Y(X, GROUP, CONTROL, 0, "group",                                      \
 	  "IGMP and MLD: multicast group membership")                         \
-	X(FRAGMENT, QUEUE, 0, "fragment", "IP fragments after the first")     \
-	X(FORWARD, QUEUE, 1, "forward",                                       \
+	Y(X, FRAGMENT, QUEUE, 0, "fragment", "IP fragments after the first")  \
+	Y(X, FORWARD, QUEUE, 1, "forward",                                    \
 	  "packets routed on, by egress interface")                           \
-	X(MALFORMED, NOTHING, 0, "malformed",                                 \
-	  "packets that contradict themselves")                               \
-	X(ASLEEP, UNKNOWN, 0, "asleep",                                       \
-	  "packets that came while nothing was wrong")                        \
-	X(TAP, UNKNOWN, 0, "tap",                                             \
-	  "frames for other hosts, on a promiscuous interface")               \
-	X(OTHER, UNKNOWN, 0, "other",                                         \
+	Y(X, MALFORMED, NOTHING, 0, "malformed",                              \
+	  "packets that contradict themselves")
+
+#define WEIR_KINDS(X)                                           \
+	WEIR_KINDS_WITH_SHARE(WEIR_KIND_ITSELF, X)              \
+	X(ASLEEP, UNKNOWN, 0, "asleep",                         \
+	  "packets that came while nothing was wrong")          \
+	X(TAP, UNKNOWN, 0, "tap",                               \
+	  "frames for other hosts, on a promiscuous interface") \
+	X(OTHER, UNKNOWN, 0, "other",                           \
 	  "everything that the gate cannot or must not name")
+#define WEIR_KIND_ITSELF(X, ...) X(__VA_ARGS__)
 
 /*
  * The CPU is saturated, and the channel has had its share of it: one for each
  * kind that has a share.
  */
-#define WEIR_SHARE_REASON(X, kind, text)              \
-	X(kind##_SHARE, DISCARD, kind, text "-share", \
+#define WEIR_SHARE_REASONS(X) WEIR_KINDS_WITH_SHARE(WEIR_SHARE_REASON, X)
+#define WEIR_SHARE_REASON(X, kind, bound, addressed, text, description) \
+	X(kind##_SHARE, DISCARD, kind, text "-share",                   \
 	  "the CPU is saturated, and this channel is over its share of it")
-
-#define WEIR_SHARE_REASONS(X)                            \
-	WEIR_SHARE_REASON(X, UDP, "udp")                 \
-	WEIR_SHARE_REASON(X, MULTICAST, "multicast")     \
-	WEIR_SHARE_REASON(X, TCP, "tcp")                 \
-	WEIR_SHARE_REASON(X, TCP_REQUEST, "tcp-request") \
-	WEIR_SHARE_REASON(X, TCP_STRAY, "tcp-stray")     \
-	WEIR_SHARE_REASON(X, TCP_CLIENT, "tcp-client")   \
-	WEIR_SHARE_REASON(X, TCP_PEER, "tcp-peer")       \
-	WEIR_SHARE_REASON(X, CLOSED, "closed")           \
-	WEIR_SHARE_REASON(X, ICMP, "icmp")               \
-	WEIR_SHARE_REASON(X, ICMP_ERROR, "icmp-error")   \
-	WEIR_SHARE_REASON(X, NEIGHBOUR, "neighbour")     \
-	WEIR_SHARE_REASON(X, GROUP, "group")             \
-	WEIR_SHARE_REASON(X, FRAGMENT, "fragment")       \
-	WEIR_SHARE_REASON(X, FORWARD, "forward")         \
-	WEIR_SHARE_REASON(X, MALFORMED, "malformed")
 
 /* X(NAME, VERDICT, KIND, "name as printed", "description") */
 #define WEIR_REASONS(X)                                                        \
@@ -218,10 +207,6 @@ enum weir_verdict { WEIR_VERDICTS(WEIR_VERDICT_ENUM) WEIR_VERDICT_COUNT };
 	WEIR_KIND_##name,
 enum weir_kind { WEIR_KINDS(WEIR_KIND_ENUM) WEIR_KIND_COUNT };
 #undef WEIR_KIND_ENUM
-
-#define WEIR_BOUND_ENUM(name, text, description) WEIR_BOUND_##name,
-enum weir_bound { WEIR_BOUNDS(WEIR_BOUND_ENUM) WEIR_BOUND_COUNT };
-#undef WEIR_BOUND_ENUM
 
 #define WEIR_REASON_ENUM(name, verdict, kind, text, description) \
 	WEIR_REASON_##name,
