@@ -158,32 +158,18 @@ static __always_inline __u32 account_admits(__u32 place, __u32 kind,
 	return room;
 }
 
-/* Is the place that it was charged at last still its own? */
-static __always_inline bool account_is_of(const struct weir_destination *entry)
-{
-	const struct weir_account *account = account_at(entry->account);
-
-	return account && entry->account >= WEIR_KIND_COUNT &&
-	       account->key.kind == entry->kind &&
-	       account->key.port == entry->channel_port &&
-	       account->key.family == entry->family &&
-	       entry->kind != WEIR_KIND_FORWARD &&
-	       same_address(account->key.address, entry->address,
-			    entry->family);
-}
-
 /* How many more packets may a destination's channel have admitted now? */
 static __always_inline __u32 account_budget(struct weir_destination *entry,
 					    struct weir_poll *poll)
 {
+	const struct weir_account *account = account_at(entry->account);
 	struct weir_channel_key key = {};
 
-	if (!is_addressed(entry->kind)) {
+	destination_key(entry, &key);
+	if (!is_addressed(entry->kind))
 		entry->account = entry->kind;
-	} else if (!account_is_of(entry)) {
-		destination_key(entry, &key);
+	else if (!account || !same_channel(&account->key, &key))
 		entry->account = account_find(&key, poll->ended_ns);
-	}
 	return account_admits(entry->account, entry->kind, poll);
 }
 
