@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* For how many packets has a UDP socket's receive queue room? */
+/* For how many packets has a socket's queue room? */
 #ifndef WEIR_QUEUE_H
 #define WEIR_QUEUE_H
 
@@ -188,15 +188,28 @@ static __always_inline bool queue_is_over(const struct queue *queue)
 	       queue->charged - queue->in_flight > queue->limit;
 }
 
+/* sk_acceptq_is_full(), which tcp_conn_request() asks before all else. */
+static __always_inline bool tcp_backlog_is_full(const struct sock *sk)
+{
+	__u32 waiting = kernel_read(sk, sk_ack_backlog);
+	__u32 limit = kernel_read(sk, sk_max_ack_backlog);
+
+	return DEFECT(BACKLOG_AT_LIMIT) ? waiting >= limit : waiting > limit;
+}
+
 /*
  * Of a socket by its address, without regard to what is in flight, for loops
  * over several: a global function, which the verifier looks at once, not in
  * each round.
  */
-__noinline __u32 socket_room(__u64 sk, __u32 truesize)
+__noinline __u32 socket_room(__u64 address, __u32 truesize)
 {
-	struct queue queue = queue_of(kernel_cast(sk, struct sock), truesize);
+	const struct sock *sk = kernel_cast(address, struct sock);
+	struct queue queue = queue_of(sk, truesize);
 
+	/* Of TCP, for requests. */
+	if (kernel_read(sk, __sk_common.skc_state) == BPF_TCP_LISTEN)
+		return !tcp_backlog_is_full(sk);
 	return queue_room(&queue);
 }
 

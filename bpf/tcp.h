@@ -29,15 +29,6 @@ static __always_inline bool tcp_is_syn(const struct flow *flow)
 /* Where no listener was on a port, none is looked for in so many polls. */
 #define NO_LISTENER_POLLS 64
 
-/* sk_acceptq_is_full(), which tcp_conn_request() asks before all else. */
-static __always_inline bool tcp_backlog_is_full(const struct sock *sk)
-{
-	__u32 waiting = kernel_read(sk, sk_ack_backlog);
-	__u32 limit = kernel_read(sk, sk_max_ack_backlog);
-
-	return DEFECT(BACKLOG_AT_LIMIT) ? waiting >= limit : waiting > limit;
-}
-
 /* In jiffies: at any HZ no more than half of the two minutes for which the
  * kernel takes its cookies back (TCP_SYNCOOKIE_VALID). */
 #define COOKIE_SENT_LATELY 6000
@@ -74,33 +65,10 @@ static __always_inline bool tcp_requests_are_full(const struct sock *sk)
 	return waiting > limit || (waiting == limit && tcp_has_sent_cookie(sk));
 }
 
-/* By its address, for the loop below: see socket_room(). */
-__noinline bool tcp_listener_is_over(__u64 sk)
-{
-	return tcp_backlog_is_full(kernel_cast(sk, struct sock));
-}
-
-static __noinline bool tcp_group_is_full(const struct sock *sk)
-{
-	const struct sock_reuseport *group = kernel_cast(
-		kernel_address(sk, sk_reuseport_cb), struct sock_reuseport);
-	__u32 sockets = kernel_read(group, num_socks), i;
-
-	for (i = 0; i < REUSEPORT_SOCKETS; i++) {
-		__u64 member = reuseport_socket(group, i);
-
-		if (i >= sockets)
-			break;
-		if (!member || !tcp_listener_is_over(member))
-			return false;
-	}
-	return sockets && sockets <= REUSEPORT_SOCKETS;
-}
-
 static __always_inline bool tcp_listener_is_full(const struct sock *sk)
 {
 	if (reuseport_may_pick_another(sk))
-		return tcp_group_is_full(sk);
+		return !reuseport_room(kernel_address(sk, sk_reuseport_cb), 0);
 	return tcp_backlog_is_full(sk);
 }
 
