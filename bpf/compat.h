@@ -307,6 +307,11 @@ extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym __weak;
 		value;                                       \
 	})
 
+/* The same of a bitfield. */
+#define kernel_bitfield(pointer, field)                             \
+	(has_rdonly_cast() ? BPF_CORE_READ_BITFIELD(pointer, field) \
+			   : BPF_CORE_READ_BITFIELD_PROBED(pointer, field))
+
 /*
  * A pointer as the number that it is, to be computed with, compared and handed
  * on. The verifier allows no arithmetic on pointers to kernel objects and none

@@ -53,9 +53,7 @@ struct cookie {
 /* Of its IPv6 packets. */
 static __always_inline bool is_plain6(const struct ipv6_pinfo *ip6)
 {
-	__s16 hops = has_rdonly_cast()
-			     ? BPF_CORE_READ_BITFIELD(ip6, hop_limit)
-			     : BPF_CORE_READ_BITFIELD_PROBED(ip6, hop_limit);
+	__s16 hops = kernel_bitfield(ip6, hop_limit);
 
 	return hops < 0 && !kernel_read(ip6, min_hopcount) &&
 	       !kernel_read(ip6, tclass) && !kernel_address(ip6, opt);

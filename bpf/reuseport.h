@@ -17,11 +17,7 @@
 /* The address of the group that it is of; 0: of none. */
 static __always_inline __u64 reuseport_group(const struct sock *sk)
 {
-	bool shares =
-		has_rdonly_cast()
-			? BPF_CORE_READ_BITFIELD(sk, __sk_common.skc_reuseport)
-			: BPF_CORE_READ_BITFIELD_PROBED(
-				  sk, __sk_common.skc_reuseport);
+	bool shares = kernel_bitfield(sk, __sk_common.skc_reuseport);
 
 	return shares ? kernel_address(sk, sk_reuseport_cb) : 0;
 }

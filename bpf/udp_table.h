@@ -179,14 +179,11 @@ static __always_inline void survey_bucket(struct survey *survey, __u64 bucket,
 static __always_inline __u32 udp_socket_tag(const struct sock *sk, __u64 net)
 {
 	const struct sock_common *common = &sk->__sk_common;
-	__u64 tag = kernel_read(common, skc_portpair), only_v6;
+	__u64 tag = kernel_read(common, skc_portpair);
+	__u64 only_v6 = kernel_bitfield(common, skc_ipv6only);
 	__u32 words[4];
 	__u16 family;
 
-	if (has_rdonly_cast())
-		only_v6 = BPF_CORE_READ_BITFIELD(common, skc_ipv6only);
-	else
-		only_v6 = BPF_CORE_READ_BITFIELD_PROBED(common, skc_ipv6only);
 	tag |= (__u64)kernel_read(common, skc_rcv_saddr) << 32;
 	family = kernel_read(common, skc_family);
 	tag = hash_add(tag ^ net, (__u32)kernel_read(common, skc_bound_dev_if) |
