@@ -95,22 +95,6 @@ static __always_inline void udp_socket(struct weir_destination *entry,
 		udp_expect(entry, sock, &queue, charge, prospects);
 }
 
-/* Can nobody but the members of this group be given such packets? */
-static __always_inline bool
-udp_group_is_alone(const struct weir_destination *entry, const struct sock *sk)
-{
-	__u64 net = kernel_address(sk, __sk_common.skc_net.net);
-	struct workspace *workspace = get_workspace();
-	struct survey *survey;
-
-	if (!workspace || lookup_is_steered(net))
-		return false;
-	survey = survey_begin(workspace, entry, net);
-	survey->but = kernel_address(sk, sk_reuseport_cb);
-	survey_bucket(survey, udp_bucket(sk, net, survey->port), false);
-	return !survey->sockets && !survey->uncertain;
-}
-
 /* Which member a packet is for cannot be told: while one has room, all pass. */
 static __always_inline void udp_members(const struct weir_destination *entry,
 					const struct sock *sk,
@@ -128,7 +112,9 @@ static __always_inline void udp_members(const struct weir_destination *entry,
 	if (!queue_takes_one_more() &&
 	    charge_asks(charge, poll, poll->now_ns)) {
 		prospects->room = ROOM_UNKNOWN;
-	} else if (udp_group_is_alone(entry, sk) ||
+	} else if (udp_is_nobodys(entry,
+				  kernel_address(sk, __sk_common.skc_net.net),
+				  kernel_address_of(sk)) ||
 		   DEFECT(GROUP_ALWAYS_ALONE)) {
 		prospects->good_for = WEIR_REMEMBERED;
 	}
@@ -236,7 +222,8 @@ static __always_inline void udp_look(const struct packet *packet,
 
 	if (!sock) {
 		/* A connected socket's peer is no stranger to its port. */
-		entry->connected = !udp_is_nobodys(entry, packet_net(packet));
+		entry->connected =
+			!udp_is_nobodys(entry, packet_net(packet), 0);
 		prospects->pass = DEFECT(NO_SOCKET_DISCARDED)
 					  ? WEIR_REASON_UDP_FULL
 					  : WEIR_REASON_UDP_NO_SOCKET;

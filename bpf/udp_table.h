@@ -263,18 +263,24 @@ __noinline bool udp_is_still_alone(const struct weir_destination *entry)
 
 /*
  * Is there no socket at all that could be given packets to this address and
- * port? Then that one packet is for none is true of all of them.
+ * port, or none but of the group that `sock` is of, unless that is 0? Then that
+ * one packet is for none, or for one of those, is true of all of them.
  */
-__noinline bool udp_is_nobodys(const struct weir_destination *entry, __u64 net)
+__noinline bool udp_is_nobodys(const struct weir_destination *entry, __u64 net,
+			       __u64 sock)
 {
+	const struct sock *sk = kernel_cast(sock, struct sock);
 	struct workspace *workspace = get_workspace();
 	struct survey *survey;
 
 	if (!entry || !workspace || !net || lookup_is_steered(net))
 		return false;
 	survey = survey_begin(workspace, entry, net);
-	survey->any_address = entry->target == WEIR_TARGET_UDP_GROUP;
-	survey_bucket(survey, udp_bucket(NULL, net, survey->port), false);
+	if (sock)
+		survey->but = kernel_address(sk, sk_reuseport_cb);
+	else
+		survey->any_address = entry->target == WEIR_TARGET_UDP_GROUP;
+	survey_bucket(survey, udp_bucket(sk, net, survey->port), false);
 	return !survey->sockets && !survey->uncertain;
 }
 
