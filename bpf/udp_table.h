@@ -16,15 +16,16 @@
 /* Sockets of one bucket that are looked at; more, and nothing is certain. */
 #define SURVEY_SOCKETS 72
 
+/* Or one for all, which sockets alone lead to: before 6.2. */
+#define nets_have_udp_tables() bpf_core_field_exists(struct net, ipv4.udp_table)
+
 static __always_inline __u64 udp_table_of(const struct sock *sk, __u64 net)
 {
 	const struct net *netns = kernel_cast(net, struct net);
 	const struct proto *proto;
 
-	if (bpf_core_field_exists(netns->ipv4.udp_table))
+	if (nets_have_udp_tables())
 		return kernel_address(netns, ipv4.udp_table);
-	if (!sk)
-		return 0;
 	proto = kernel_cast(kernel_address(sk, __sk_common.skc_prot),
 			    struct proto);
 	return kernel_address(proto, h.udp_table);
@@ -273,7 +274,8 @@ __noinline bool udp_is_nobodys(const struct weir_destination *entry, __u64 net,
 	struct workspace *workspace = get_workspace();
 	struct survey *survey;
 
-	if (!entry || !workspace || !net || lookup_is_steered(net))
+	if (!entry || !workspace || !net || lookup_is_steered(net) ||
+	    (!sock && !nets_have_udp_tables()))
 		return false;
 	survey = survey_begin(workspace, entry, net);
 	if (sock)
