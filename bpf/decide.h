@@ -93,6 +93,7 @@ struct prospects {
 			   poll; only looked at where there is room */
 	__u32 good_for; /* packets for which all this holds; 0: this one */
 	__u32 serves;	/* 1: it is of a connection that a listener accepted */
+	__u32 egress_ifindex; /* if it is forwarded; else 0 */
 };
 
 /* Nothing is known yet that would stop the packet. */
@@ -102,6 +103,7 @@ static __always_inline void prospects_begin(struct prospects *packet,
 	packet->room = ROOM_UNKNOWN;
 	packet->yields = 0;
 	packet->serves = 0;
+	packet->egress_ifindex = 0;
 	packet->good_for = good_for;
 }
 

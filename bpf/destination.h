@@ -117,22 +117,22 @@ __noinline int destination_fold(struct weir_destination *entry)
 	return 0;
 }
 
-/* The channel of a packet that passes for this reason. */
+/* The channel of a packet that passes. */
 static __always_inline void
-destination_set_channel(struct weir_destination *entry, __u32 pass,
-			__u32 egress_ifindex)
+destination_set_channel(struct weir_destination *entry,
+			const struct prospects *prospects)
 {
-	__u32 kind = kind_of_reason(pass);
+	__u32 kind = kind_of_reason(prospects->pass);
 	__u16 port = bpf_ntohs(kind == WEIR_KIND_TCP_PEER ? entry->peer_port_be
 							  : entry->port_be);
 
 	if (entry->kind == kind && entry->channel_port == port &&
-	    entry->egress_ifindex == egress_ifindex)
+	    entry->egress_ifindex == prospects->egress_ifindex)
 		return;
 	destination_fold(entry);
 	entry->kind = kind;
 	entry->channel_port = port;
-	entry->egress_ifindex = egress_ifindex;
+	entry->egress_ifindex = prospects->egress_ifindex;
 }
 
 /* What is looked for anew is not known any more. */

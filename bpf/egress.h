@@ -60,8 +60,7 @@ egress_poll(const struct weir_egress *egress, __u32 ifindex,
  * for? A global function, which the verifier looks at once.
  */
 __noinline int egress_judge(struct weir_destination *entry, __u32 ifindex,
-			    __u32 egress_ifindex, __u32 ip_len,
-			    struct prospects *prospects)
+			    __u32 ip_len, struct prospects *prospects)
 {
 	struct weir_poll *poll = current_poll();
 	struct weir_screened_key key;
@@ -72,7 +71,7 @@ __noinline int egress_judge(struct weir_destination *entry, __u32 ifindex,
 	if (!entry || !prospects || !poll ||
 	    prospects->pass != WEIR_REASON_FORWARD)
 		return 0;
-	screened_key(entry, ifindex, egress_ifindex, &key);
+	screened_key(entry, ifindex, prospects->egress_ifindex, &key);
 	egress = egress_believed(&key, poll->now_ns);
 	if (!egress) {
 		egress_any_port(&key);
@@ -80,7 +79,7 @@ __noinline int egress_judge(struct weir_destination *entry, __u32 ifindex,
 	}
 	if (!egress)
 		return 0;
-	it = egress_poll(egress, egress_ifindex, poll);
+	it = egress_poll(egress, prospects->egress_ifindex, poll);
 	if (!it)
 		return 0;
 	need = egress_need(egress, ip_len + egress->header_len);

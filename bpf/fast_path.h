@@ -271,7 +271,7 @@ static __always_inline bool look_again(void *ctx,
 		entry->moment = poll->moment;
 		return true;
 	}
-	destination_set_channel(entry, prospects->pass, 0);
+	destination_set_channel(entry, prospects);
 	destination_conclude(entry, prospects);
 	return true;
 }

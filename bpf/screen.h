@@ -73,7 +73,7 @@ static __always_inline bool is_screened(const struct weir_destination *entry,
  * verifier looks at once.
  */
 __noinline int screen_judge(struct weir_destination *entry, __u32 ifindex,
-			    __u32 egress_ifindex, struct prospects *prospects)
+			    struct prospects *prospects)
 {
 	struct weir_screen *screen = the_screen();
 	struct weir_poll *poll = current_poll();
@@ -81,7 +81,8 @@ __noinline int screen_judge(struct weir_destination *entry, __u32 ifindex,
 
 	if (!entry || !prospects || !screen || !poll || !screen->queues ||
 	    prospects->pass != WEIR_REASON_FORWARD ||
-	    !is_screened(entry, ifindex, egress_ifindex, poll->now_ns))
+	    !is_screened(entry, ifindex, prospects->egress_ifindex,
+			 poll->now_ns))
 		return 0;
 	entry->screened = 1;
 	if (poll->now_ns >= screen->believed_until_ns)

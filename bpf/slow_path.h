@@ -89,8 +89,7 @@ static __always_inline __u16 length_to_forward(const struct packet *packet,
  * is to be told first that it is too long.
  */
 static __noinline bool forward(struct packet *packet, const struct flow *flow,
-			       struct prospects *prospects,
-			       __u32 *egress_ifindex)
+			       struct prospects *prospects)
 {
 	struct bpf_fib_lookup route;
 	bool goes_on = !is_for_routers(flow);
@@ -103,7 +102,7 @@ static __noinline bool forward(struct packet *packet, const struct flow *flow,
 	}
 	if (leads_on(found)) {
 		prospects->pass = WEIR_REASON_FORWARD;
-		*egress_ifindex = route.ifindex;
+		prospects->egress_ifindex = route.ifindex;
 	} else {
 		prospects->pass = WEIR_REASON_NO_ROUTE;
 	}
@@ -140,10 +139,11 @@ look_at_segment(struct packet *packet, const struct flow *flow,
 }
 
 /* Who receives this, by the kernel's tables, and is there room? */
-static __always_inline void
-look(struct packet *packet, const struct flow *flow, enum addressed addressed,
-     struct workspace *workspace, struct weir_destination *entry,
-     const struct weir_poll *poll, __u32 *egress_ifindex)
+static __always_inline void look(struct packet *packet, const struct flow *flow,
+				 enum addressed addressed,
+				 struct workspace *workspace,
+				 struct weir_destination *entry,
+				 const struct weir_poll *poll)
 {
 	struct prospects *prospects = &workspace->prospects;
 	bool to_many = addressed == ADDRESSED_TO_MANY;
@@ -154,14 +154,13 @@ look(struct packet *packet, const struct flow *flow, enum addressed addressed,
 	    addressed == ADDRESSED_ELSEWHERE)
 		prospects->good_for = 0;
 	else if (addressed == ADDRESSED_ELSEWHERE) {
-		if (!forward(packet, flow, prospects, egress_ifindex))
+		if (!forward(packet, flow, prospects))
 			return;
 		/* What is longer may not be sent on at all. */
 		entry->truesize = flow->ip_len;
-		screen_judge(entry, packet->ifindex, *egress_ifindex,
-			     prospects);
+		screen_judge(entry, packet->ifindex, prospects);
 		/* The last that is cut off a merged one may be short. */
-		egress_judge(entry, packet->ifindex, *egress_ifindex,
+		egress_judge(entry, packet->ifindex,
 			     packet->gso_size ? 1 : flow->ip_len, prospects);
 	} else if (entry->target == WEIR_TARGET_UDP ||
 		   entry->target == WEIR_TARGET_UDP_GROUP)
@@ -190,7 +189,6 @@ destination_look(struct packet *packet, const struct flow *flow,
 	enum addressed addressed;
 	struct workspace *workspace = get_workspace();
 	struct prospects *prospects;
-	__u32 egress_ifindex = 0;
 
 	if (!destination_is_of(entry, flow, target))
 		entry = destination_take(entry, flow, target, poll);
@@ -216,15 +214,14 @@ destination_look(struct packet *packet, const struct flow *flow,
 			return entry;
 	} else {
 		destination_forget(entry);
-		look(packet, flow, addressed, workspace, entry, poll,
-		     &egress_ifindex);
+		look(packet, flow, addressed, workspace, entry, poll);
 	}
 	if (entry->connected) {
 		entry->peer_port_be = flow->source_port_be;
 		copy_address(entry->peer, flow->source);
 		entry->flowinfo = flow->flowinfo;
 	}
-	destination_set_channel(entry, prospects->pass, egress_ifindex);
+	destination_set_channel(entry, prospects);
 	destination_conclude(entry, prospects);
 	if (prospects->serves)
 		account_serves(entry->account);
