@@ -213,24 +213,17 @@ __noinline bool joins_mptcp(const struct tcp_header *header, __u32 len)
  * the gate, as the kernel would drop it, or nobody could be answered.
  */
 static __always_inline __u32 take_request(struct packet *packet,
-					  struct workspace *workspace)
+					  struct workspace *workspace,
+					  const struct cursor *behind)
 {
 	const struct flow *flow = &workspace->flow;
-	struct cursor cursor = packet->cursor;
-	const struct ethernet *eth = cursor_take(&cursor, sizeof(*eth));
-	const struct iphdr *ip4 = cursor.pos;
-	const struct tcphdr *tcp;
+	const struct ethernet *eth = packet->cursor.pos;
+	const struct tcphdr *tcp = behind->pos - sizeof(*tcp);
+	const struct iphdr *ip4 = (const void *)tcp - sizeof(*ip4);
 	__u32 words, len;
 
-	if (!eth || is_group_mac(eth->source) ||
-	    !cursor_skip(&cursor, headers_len(flow) - sizeof(*eth), 0x3f))
-		return 0;
-	tcp = cursor_take(&cursor, sizeof(*tcp));
-	if (!tcp ||
-	    (flow->family == WEIR_FAMILY_IPV4 &&
-	     ((void *)(ip4 + 1) > cursor.end || !has_valid_checksum(ip4))))
-		return 0;
-	if (tcp->doff < TCP_MIN_DOFF)
+	if (is_group_mac(eth->source) ||
+	    (flow->family == WEIR_FAMILY_IPV4 && !has_valid_checksum(ip4)))
 		return 0;
 	/* So that verifiers before 6.2 see its bounds wherever it is kept. */
 	words = (tcp->doff - TCP_MIN_DOFF) & 0xf;
@@ -282,9 +275,7 @@ static __always_inline void write_synack(struct synack *answer,
 					 const struct cookie *cookie,
 					 bool partial)
 {
-	__u32 headers = flow->family == WEIR_FAMILY_IPV6
-				? sizeof(struct ipv6hdr)
-				: sizeof(struct iphdr);
+	__u32 headers = headers_len(flow) - sizeof(struct ethernet);
 	__be32 theirs = answer->tcp.seq;
 	__u64 sum = pseudo_sum(flow, sizeof(*answer));
 
@@ -388,7 +379,7 @@ static __always_inline bool cookie_for(struct packet *packet,
 	if (parse_usual(&cursor, flow, packet->len) != WEIR_PARSE_TCP ||
 	    !tcp_is_syn(flow) || !is_own_mac(flow->mac) || !is_asked_here(flow))
 		return false;
-	len = take_request(packet, workspace);
+	len = take_request(packet, workspace, &cursor);
 	if (!len)
 		return false;
 	cookie->window = cookie_ask(packet->ctx, flow,
