@@ -293,7 +293,7 @@ pub(super) fn met(way: Way, ifnames: &[String]) -> rustix::io::Result<Vec<String
         let chains = chains(way, ifname)?;
         let reached = reached(way, &chains, &rules);
         for (place, chain) in &chains {
-            if chain.drops && chain.is_met {
+            if chain.drops && chain.is_met && place.is_of_ip() {
                 found.insert(format!("{} has the policy drop", place.name()));
             }
             // Without rules, it still translates the connections that it knows.

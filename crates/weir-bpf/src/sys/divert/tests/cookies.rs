@@ -25,6 +25,12 @@ fn only_what_requests_and_their_answers_meet_keeps_the_gate_from_answering() {
         assert_eq!(why_not(), None);
         sh(&format!("nft '{DOCKER}'"));
         assert_eq!(why_not(), None);
+        for family in ["arp", "bridge"] {
+            sh(&format!(
+                "nft 'table {family} t {{ chain c {{ type filter hook input priority 0; policy drop; }}; }}'"
+            ));
+            assert_eq!(why_not(), None, "{family}");
+        }
         for (add, delete, why) in [
             (
                 "nft add rule ip filter INPUT tcp dport 80 accept",
