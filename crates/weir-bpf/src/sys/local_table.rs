@@ -4,7 +4,7 @@
 //! listed, while its route has gone; an address of a dummy device is delivered whatever it comes in by.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use netlink_packet_core::{NLM_F_DUMP, NlasIterator, parse_ip};
 use netlink_packet_route::route::{RouteFlags, RouteHeader, RouteMessage, RouteType};
@@ -79,10 +79,10 @@ pub(crate) fn unlisted() -> Result<Option<String>> {
         local_routes(&mut socket, AddressFamily::Inet, |header, attributes| {
             count += 1;
             let length = header.destination_prefix_length;
-            let ip = parts(header, attributes).map(|(ip, ..)| ip);
-            let known = |ip: IpAddr| length == 32 || length > 0 && ip.is_loopback();
-            if header.kind == RouteType::Local && !ip.is_some_and(known) {
-                prefix = ip.map(|ip| format!("the prefix {ip}/{length}"));
+            let Some((ip, ..)) = parts(header, attributes) else { return };
+            let is_known = length == 32 || length > 0 && ip.is_loopback();
+            if header.kind == RouteType::Local && !is_known {
+                prefix = Some(format!("the prefix {ip}/{length}"));
             }
         })?;
         let too_many = || (count > abi::LOCAL_ADDRESSES).then(|| format!("{count} addresses"));
@@ -176,7 +176,12 @@ fn judge(header: &RouteHeader, attributes: &[u8], interfaces: &[IfIndex]) -> Opt
 
 /// Where it leads, by which interface, and whether it holds for every packet.
 fn parts(header: &RouteHeader, attributes: &[u8]) -> Option<(IpAddr, Option<u32>, bool)> {
-    let (mut destination, mut oif, mut plain) = (None, None, true);
+    // The prefix of all addresses is told without one.
+    let everywhere = match header.address_family {
+        AddressFamily::Inet => Ipv4Addr::UNSPECIFIED.into(),
+        _ => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let (mut destination, mut oif, mut plain) = (Some(everywhere), None, true);
     // `RouteMessage` would decode every metric and next hop, and refuse the table over one that it does not know.
     for attribute in NlasIterator::new(attributes).map_while(std::result::Result::ok) {
         match (attribute.kind(), attribute.value()) {

@@ -56,10 +56,12 @@ fn own_prefixes_are_no_sources() {
         let told = || Filters::default().read(&[named("near")]);
         sh("ip link set lo up");
         assert_eq!(told(), [] as [&str; 0]);
-        sh("ip route add local 198.19.8.0/24 dev lo");
-        assert_eq!(told(), ["the prefix 198.19.8.0/24 of this host's own"]);
-        sh("ip route del local 198.19.8.0/24 dev lo");
-        assert_eq!(told(), [] as [&str; 0]);
+        for prefix in ["198.19.8.0/24", "0.0.0.0/0"] {
+            sh(&format!("ip route add local {prefix} dev lo table local"));
+            assert_eq!(told(), [format!("the prefix {prefix} of this host's own")]);
+            sh(&format!("ip route del local {prefix} dev lo table local"));
+            assert_eq!(told(), [] as [&str; 0]);
+        }
     });
 }
 
