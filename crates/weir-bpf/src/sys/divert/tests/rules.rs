@@ -351,6 +351,6 @@ fn ipvs_is_found_where_the_kernel_has_it() {
     }
     with_watch(|watch| {
         let commands = ["ipvsadm -A -u 198.18.0.1:53 -s rr", "ipvsadm -D -u 198.18.0.1:53"];
-        comes_and_goes(watch, Ipvs, "1 virtual service(s)", commands);
+        comes_and_goes(watch, Ipvs, "virtual services, the first: UDP", commands);
     });
 }
