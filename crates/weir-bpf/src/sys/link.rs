@@ -31,7 +31,6 @@ use crate::error::{Error, Result};
 use crate::sync::lock;
 use crate::units::{IfIndex, MacAddr};
 
-/// Linux 5.5.
 const MAKE: u16 = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
 
 /// The interfaces of one network namespace.
@@ -364,7 +363,7 @@ pub(super) fn numbered(ifindex: IfIndex) -> LinkMessage {
     message
 }
 
-/// The same, by the usual name or an alternative one.
+/// The same, by the usual name or an alternative one (Linux 5.5).
 pub(super) fn named(name: &str) -> LinkMessage {
     let mut message = LinkMessage::default();
     let bytes = [name.as_bytes(), b"\0"].concat();
