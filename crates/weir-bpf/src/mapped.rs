@@ -14,7 +14,7 @@ pub(crate) struct Mapped<T> {
     entries: PhantomData<T>,
 }
 
-impl<T: Copy + Default> Mapped<T> {
+impl<T: Copy> Mapped<T> {
     pub(crate) fn of(map: BorrowedFd<'_>, len: usize) -> Result<Self> {
         // The kernel pads entries to eight bytes, and the types have that anyway.
         const { assert!(size_of::<T>().is_multiple_of(8)) };
@@ -37,7 +37,10 @@ impl<T: Copy + Default> Mapped<T> {
         is_there.then(|| entry.wrapping_byte_add(offset).cast())
     }
 
-    pub(crate) fn read(&self, number: u32) -> T {
+    pub(crate) fn read(&self, number: u32) -> T
+    where
+        T: Default,
+    {
         self.get(number, 0)
     }
 

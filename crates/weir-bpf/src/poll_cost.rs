@@ -1,11 +1,13 @@
 //! What full NAPI polls take: `bpf/poll_cost.bpf.c`, for the lab.
 
-use std::ptr;
+use std::mem::offset_of;
+use std::os::fd::AsFd;
 
 use libbpf_rs::skel::Skel;
 
 use crate::error::{Error, Result};
-use crate::object::{globals, load};
+use crate::mapped::Mapped;
+use crate::object::load;
 use crate::skeleton::poll_cost::{PollCostSkel, PollCostSkelBuilder, types};
 
 /// Polls of one NAPI instance, cumulative.
@@ -41,7 +43,8 @@ impl PollCost {
 
 /// The tracepoint program that times polls, attached until it is dropped.
 pub struct PollClock {
-    skel: PollCostSkel<'static>,
+    _skel: PollCostSkel<'static>,
+    globals: Mapped<types::bss>,
 }
 
 impl PollClock {
@@ -53,25 +56,18 @@ impl PollClock {
         let what = "the clock of NAPI polls";
         let mut skel = load::<PollCostSkelBuilder>(what, |_| Ok(()))?;
         skel.attach().map_err(Error::bpf("attach", what))?;
-        Ok(Self { skel })
+        Ok(Self { globals: Mapped::of(skel.maps.bss.as_fd(), 1)?, _skel: skel })
     }
 
     /// Watches one instance from now on, [`NapiThread::napi_id`](crate::sys::napi::NapiThread).
-    #[allow(unsafe_code)]
     pub fn watch(&mut self, napi_id: u32) {
-        let bss = globals(self.skel.maps.bss_data.as_deref_mut());
-        // SAFETY: a valid reference, to memory that the kernel may read meanwhile; the store is
-        // one aligned scalar.
-        unsafe { ptr::write_volatile(&raw mut bss.watched_napi_id, napi_id) };
+        self.globals.set(0, offset_of!(types::bss, watched_napi_id), napi_id);
     }
 
     /// What it has counted so far. Not one instant: polls end meanwhile, and one figure may be of
     /// one poll more than another.
-    #[allow(unsafe_code)]
     pub fn read(&self) -> PollCost {
-        let bss = globals(self.skel.maps.bss_data.as_deref());
-        // SAFETY: a valid reference, to plain integers that the kernel may write meanwhile.
-        let read: types::weir_poll_cost = unsafe { ptr::read_volatile(&raw const bss.poll_cost) };
+        let read: types::weir_poll_cost = self.globals.get(0, offset_of!(types::bss, poll_cost));
         PollCost {
             packets: read.packets,
             full_packets: read.full_packets,

@@ -10,8 +10,8 @@ mod spec;
 mod template;
 
 use std::io;
+use std::mem::offset_of;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::ptr;
 
 use libbpf_rs::{Link, libbpf_sys};
 
@@ -19,8 +19,10 @@ use crate::abi;
 use crate::accounts::monotonic_now;
 use crate::attach::{AttachMode, Attachment, by_link};
 use crate::error::{Error, Result};
+use crate::mapped::Mapped;
 use crate::object::{globals, load};
-use crate::skeleton::traffic::{TrafficSkelBuilder, types};
+use crate::skeleton::traffic::TrafficSkelBuilder;
+use crate::skeleton::traffic::types::{bss as Globals, weir_traffic_flow as Flow};
 use crate::sys::link::Links;
 use crate::sys::netns::NetNs;
 use crate::sys::sched;
@@ -64,19 +66,11 @@ pub struct Generator {
     program: BorrowedFd<'static>,
     _spare_link: Attachment,
     _handed_link: Link,
-    /// The program's global variables, memory that the kernel shares with this process.
-    globals: *mut types::bss,
+    /// The program's global variables. Those that are no single number are written while no run could read them.
+    globals: Mapped<Globals>,
     frame_len: usize,
     configured: [bool; abi::TRAFFIC_FLOWS],
 }
-
-// SAFETY: `globals` points to a mapping that is never unmapped, and every access through it is a
-// volatile access to one scalar, or is made while no flow is enabled.
-#[allow(unsafe_code)]
-unsafe impl Send for Generator {}
-// SAFETY: as above.
-#[allow(unsafe_code)]
-unsafe impl Sync for Generator {}
 
 impl Generator {
     /// Loads the generator in the calling thread's network namespace. The frames leave by `output`; see
@@ -101,7 +95,7 @@ impl Generator {
             program,
             _spare_link: spare_link,
             _handed_link: handed_link,
-            globals: ptr::from_mut(globals(skel.maps.bss_data.as_deref_mut())),
+            globals: Mapped::of(skel.maps.bss.as_fd(), 1)?,
             frame_len: 0,
             configured: [false; abi::TRAFFIC_FLOWS],
         })
@@ -112,12 +106,11 @@ impl Generator {
     ///
     /// # Errors
     /// A flow that contradicts itself, or more than [`abi::TRAFFIC_FLOWS`].
-    #[allow(unsafe_code)]
     pub fn set_flows(&mut self, specs: &[FlowSpec]) -> Result<()> {
         if specs.len() > abi::TRAFFIC_FLOWS {
             return Err(refused(format!("{} flows were asked for", specs.len())));
         }
-        let mut flows = [types::weir_traffic_flow::default(); abi::TRAFFIC_FLOWS];
+        let mut flows = [Flow::default(); abi::TRAFFIC_FLOWS];
         let mut frames = Vec::new();
         for (flow, spec) in flows.iter_mut().zip(specs) {
             frames.push(template::write(spec, flow)?);
@@ -128,64 +121,44 @@ impl Generator {
             flow.surplus = (self.frame_len - frame.len) as u16;
         }
         self.configured = std::array::from_fn(|index| index < specs.len());
-        // SAFETY: the mapping is valid, and no run is under way that could read it.
-        unsafe {
-            ptr::write_volatile(&raw mut (*self.globals).flows, flows);
-            ptr::write_volatile(&raw mut (*self.globals).start_len, start_len);
-        }
+        self.globals.set(0, offset_of!(Globals, flows), flows);
+        self.globals.set(0, offset_of!(Globals, start_len), start_len);
         Ok(())
     }
 
     /// Sends what follows by another interface. Takes the generator exclusively, so it is not
     /// running.
-    #[allow(unsafe_code)]
     pub fn set_output(&mut self, output: IfIndex) {
-        // SAFETY: the mapping is valid, and each store is one aligned scalar.
-        unsafe {
-            ptr::write_volatile(&raw mut (*self.globals).output_ifindex, output.0);
-            // To be found anew.
-            ptr::write_volatile(&raw mut (*self.globals).wire_ring, 0);
-        }
+        self.globals.set(0, offset_of!(Globals, output_ifindex), output.0);
+        // To be found anew.
+        self.globals.set(0, offset_of!(Globals, wire_ring), 0_u64);
     }
 
     /// Starts every flow that was set, its schedule beginning now.
-    #[allow(unsafe_code)]
     pub fn start(&self) {
-        // SAFETY: the mapping is valid; each store is one aligned scalar, the flags last.
-        unsafe {
-            ptr::write_volatile(&raw mut (*self.globals).start_ns, monotonic_now().0);
-            for index in 0..abi::TRAFFIC_FLOWS {
-                let flow = &raw mut (*self.globals).flows[index];
-                if self.configured[index] {
-                    ptr::write_volatile(&raw mut (*flow).next_q16, 0);
-                    ptr::write_volatile(&raw mut (*flow).burst_left, 0);
-                    ptr::write_volatile(&raw mut (*flow).enabled, 1);
-                }
-            }
+        self.globals.set(0, offset_of!(Globals, start_ns), monotonic_now().0);
+        for flow in (0..abi::TRAFFIC_FLOWS).filter(|flow| self.configured[*flow]) {
+            self.globals.set(0, in_flow(flow, offset_of!(Flow, next_q16)), 0_u64);
+            self.globals.set(0, in_flow(flow, offset_of!(Flow, burst_left)), 0_u16);
+            self.globals.set(0, in_flow(flow, offset_of!(Flow, enabled)), 1_u32);
         }
     }
 
     /// Stops every flow: not one packet more is sent.
-    #[allow(unsafe_code)]
     pub fn stop(&self) {
-        for index in 0..abi::TRAFFIC_FLOWS {
-            // SAFETY: the mapping is valid, and the store is one aligned scalar.
-            unsafe { ptr::write_volatile(&raw mut (*self.globals).flows[index].enabled, 0) };
+        for flow in 0..abi::TRAFFIC_FLOWS {
+            self.globals.set(0, in_flow(flow, offset_of!(Flow, enabled)), 0_u32);
         }
     }
 
     /// What a flow has sent so far.
-    #[allow(unsafe_code)]
     pub fn counts(&self, flow: usize) -> FlowCounts {
         assert!(flow < abi::TRAFFIC_FLOWS, "flow {flow} of {}", abi::TRAFFIC_FLOWS);
-        // SAFETY: the mapping is valid, and each load is one aligned scalar.
-        unsafe {
-            let flow = &raw const (*self.globals).flows[flow];
-            FlowCounts {
-                sent: ptr::read_volatile(&raw const (*flow).sent),
-                refused: ptr::read_volatile(&raw const (*flow).refused),
-                missed: ptr::read_volatile(&raw const (*flow).missed),
-            }
+        let count = |offset| self.globals.get(0, in_flow(flow, offset));
+        FlowCounts {
+            sent: count(offset_of!(Flow, sent)),
+            refused: count(offset_of!(Flow, refused)),
+            missed: count(offset_of!(Flow, missed)),
         }
     }
 
@@ -231,16 +204,12 @@ impl Generator {
         })
     }
 
-    #[allow(unsafe_code)]
     fn set_over(&self, is_over: bool) {
-        // SAFETY: the mapping is valid, and the store is one aligned scalar.
-        unsafe { ptr::write_volatile(&raw mut (*self.globals).is_over, is_over.into()) };
+        self.globals.set(0, offset_of!(Globals, is_over), u32::from(is_over));
     }
 
-    #[allow(unsafe_code)]
     fn is_over(&self) -> bool {
-        // SAFETY: the mapping is valid, and the load is one aligned scalar.
-        unsafe { ptr::read_volatile(&raw const (*self.globals).is_over) != 0 }
+        self.globals.get::<u32>(0, offset_of!(Globals, is_over)) != 0
     }
 
     /// Makes packets on the calling thread, in its network namespace, until it is over.
@@ -262,4 +231,9 @@ impl Generator {
         }
         Ok(())
     }
+}
+
+/// Where a flow has what is so far behind its beginning.
+const fn in_flow(flow: usize, offset: usize) -> usize {
+    offset_of!(Globals, flows) + flow * size_of::<Flow>() + offset
 }
