@@ -3,42 +3,33 @@
 use super::spec::{FRAME_LEN_MAX, FlowSpec, Lengths, Transport, refused};
 use crate::abi::TRAFFIC_LENGTHS as LENGTHS;
 use crate::error::Result;
+use crate::skeleton::traffic::types;
 
-/// Payload lengths as the kernel half draws them.
-pub(super) struct Payloads {
-    pub(super) longest: u16,
-    /// By less than this, at random, a payload is shorter; 0: by one of `cuts`.
-    pub(super) cut_span: u32,
-    pub(super) cuts: [u16; LENGTHS],
-}
-
-impl Payloads {
-    pub(super) fn of(spec: &FlowSpec) -> Result<Self> {
-        let payloads = Self::from_lengths(lengths(spec))?;
-        if usize::from(payloads.longest) > FRAME_LEN_MAX {
-            return Err(refused(format!("a payload of {} bytes", payloads.longest)));
+/// Writes payload lengths as the kernel half draws them: each is the longest, which is returned, less what is drawn.
+pub(super) fn write(spec: &FlowSpec, flow: &mut types::weir_traffic_flow) -> Result<u16> {
+    let longest = match lengths(spec) {
+        Lengths::One(longest) => {
+            flow.cut_span = 1;
+            longest
         }
-        Ok(payloads)
-    }
-
-    fn from_lengths(lengths: Lengths) -> Result<Self> {
-        match lengths {
-            Lengths::One(longest) => Ok(Self { longest, cut_span: 1, cuts: [0; LENGTHS] }),
-            Lengths::Uniform { from, to } if from <= to => {
-                let cut_span = u32::from(to - from) + 1;
-                Ok(Self { longest: to, cut_span, cuts: [0; LENGTHS] })
-            }
-            Lengths::Table(mut table) if !table.is_empty() => {
-                table.sort_unstable();
-                // The middle of each of as many equal parts.
-                let quantile = |k: usize| table[(2 * k + 1) * table.len() / (2 * LENGTHS)];
-                let longest = quantile(LENGTHS - 1);
-                let cuts = std::array::from_fn(|k| longest - quantile(k));
-                Ok(Self { longest, cut_span: 0, cuts })
-            }
-            none => Err(refused(format!("no length is among {none:?}"))),
+        Lengths::Uniform { from, to } if from <= to => {
+            flow.cut_span = u32::from(to - from) + 1;
+            to
         }
+        Lengths::Table(mut table) if !table.is_empty() => {
+            table.sort_unstable();
+            // The middle of each of as many equal parts.
+            let quantile = |k: usize| table[(2 * k + 1) * table.len() / (2 * LENGTHS)];
+            let longest = quantile(LENGTHS - 1);
+            flow.cuts = std::array::from_fn(|k| longest - quantile(k));
+            longest
+        }
+        none => return Err(refused(format!("no length is among {none:?}"))),
+    };
+    if usize::from(longest) > FRAME_LEN_MAX {
+        return Err(refused(format!("a payload of {longest} bytes")));
     }
+    Ok(longest)
 }
 
 /// The lengths that payloads of this transport can have.

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::payloads::Payloads;
+use super::payloads;
 use super::spec::{
     ETHERNET_LEN, FRAME_LEN_MAX, Flaw, FlowSpec, STAMP_LEN, Sources, Transport, refused,
 };
@@ -42,16 +42,14 @@ pub(super) struct Frame {
 /// Writes what a flow's frames are made of.
 pub(super) fn write(spec: &FlowSpec, flow: &mut types::weir_traffic_flow) -> Result<Frame> {
     write_pace(spec, flow)?;
-    let payloads = Payloads::of(spec)?;
-    flow.cut_span = payloads.cut_span;
-    flow.cuts = payloads.cuts;
+    let longest = usize::from(payloads::write(spec, flow)?);
     let (start, len) = if spec.transport == Transport::Raw {
         (spec.frame.clone(), spec.frame.len())
     } else {
         check_parts(spec)?;
         write_sources(spec, flow)?;
-        let start = write_headers(spec, flow, usize::from(payloads.longest))?;
-        let len = start.len() + usize::from(payloads.longest);
+        let start = write_headers(spec, flow, longest)?;
+        let len = start.len() + longest;
         // The stamp is payload.
         let stamp_len = if flow.stamp_at > 0 { STAMP_LEN } else { 0 };
         ([start, vec![0; stamp_len]].concat(), len)
