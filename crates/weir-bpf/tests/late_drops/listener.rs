@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketType, bind, listen, socket};
 use weir_bpf::sys::link::Links;
+use weir_bpf::sys::snmp;
 use weir_bpf::traffic::{FlowSpec, Transport};
 use weir_bpf::verdict::Reason;
 
@@ -94,13 +95,8 @@ impl Listening {
 
 /// SYNs of the flood and of clients, given to the listener or not, and those that the kernel dropped.
 fn counts(bench: &Bench) -> [u64; 3] {
-    let path = "/proc/thread-self/net/netstat";
-    let text = bench.network.near.run(|| std::fs::read_to_string(path).unwrap()).unwrap();
-    let mut lines = text.lines().filter(|line| line.starts_with("TcpExt:"));
-    let (names, numbers) = (lines.next().unwrap(), lines.next().unwrap());
-    let at = names.split(' ').position(|name| name == "ListenOverflows").unwrap();
     let gate = bench.gate.counters().unwrap();
-    let late = numbers.split(' ').nth(at).unwrap().parse().unwrap();
+    let late = bench.network.near.run(snmp::tcp_stats).unwrap().unwrap().listen_overflows;
     let requests = [Reason::TcpSyn, Reason::TcpRequest].map(|reason| gate.get(reason).packets);
     [requests.iter().sum(), gate.get(Reason::TcpBacklogFull).packets, late]
 }
