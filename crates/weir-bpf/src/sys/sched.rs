@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::io::Read;
 use std::time::Duration;
 
 use rustix::process::{Pid, getpriority_process, setpriority_process};
@@ -271,55 +271,33 @@ pub struct SchedStat {
     pub turns: u64,
 }
 
-/// A thread's [`SchedStat`], kept open.
-#[derive(Debug)]
-pub struct SchedStatFile {
-    path: String,
-    file: File,
-}
-
-impl SchedStatFile {
-    /// Opens it.
-    ///
-    /// # Errors
-    /// [`Error::System`] if there is no such thread, or the kernel lacks `CONFIG_SCHED_INFO`.
-    pub fn open(pid: Pid) -> Result<Self> {
-        let path = format!("/proc/{}/schedstat", pid.as_raw_nonzero());
-        match File::open(&path) {
-            Ok(file) => Ok(Self { path, file }),
-            Err(source) => Err(Error::system("read", path, source)),
+/// A thread's [`SchedStat`].
+///
+/// # Errors
+/// [`Error::System`] if there is no such thread, or the kernel lacks `CONFIG_SCHED_INFO`; [`Error::Refused`] if the text
+/// is malformed.
+pub fn sched_stat(pid: Pid) -> Result<SchedStat> {
+    let path = format!("/proc/{}/schedstat", pid.as_raw_nonzero());
+    // Three numbers of 64 bits.
+    let mut bytes = [0; 64];
+    let read = File::open(&path).and_then(|mut file| file.read(&mut bytes));
+    let length = read.map_err(|source| Error::system("read", &path, source))?;
+    let text = String::from_utf8_lossy(&bytes[..length]);
+    let mut fields = text.split_ascii_whitespace().map(str::parse);
+    match (fields.next(), fields.next(), fields.next()) {
+        (Some(Ok(ran)), Some(Ok(waited)), Some(Ok(turns))) => {
+            Ok(SchedStat { ran: Nanos(ran), waited: Nanos(waited), turns })
         }
-    }
-
-    /// As it is now.
-    ///
-    /// # Errors
-    /// [`Error::System`] if the thread has ended; [`Error::Refused`] if the text is malformed.
-    pub fn read(&self) -> Result<SchedStat> {
-        // Three numbers of 64 bits.
-        let mut bytes = [0; 64];
-        let read = self.file.read_at(&mut bytes, 0);
-        let length = read.map_err(|source| Error::system("read", &self.path, source))?;
-        let text = String::from_utf8_lossy(&bytes[..length]);
-        let mut fields = text.split_ascii_whitespace().map(str::parse);
-        match (fields.next(), fields.next(), fields.next()) {
-            (Some(Ok(ran)), Some(Ok(waited)), Some(Ok(turns))) => {
-                Ok(SchedStat { ran: Nanos(ran), waited: Nanos(waited), turns })
-            }
-            _ => Err(Error::refused(
-                format!("{} reads {text:?}", self.path),
-                "three numbers were expected",
-            )),
-        }
+        _ => Err(Error::refused(format!("{path} reads {text:?}"), "three numbers were expected")),
     }
 }
 
 /// CPU time that a thread has had: [`SchedStat::ran`].
 ///
 /// # Errors
-/// As [`SchedStatFile::open`] and [`SchedStatFile::read`].
+/// As [`sched_stat`].
 pub fn cpu_time(pid: Pid) -> Result<Nanos> {
-    Ok(SchedStatFile::open(pid)?.read()?.ran)
+    Ok(sched_stat(pid)?.ran)
 }
 
 fn set_affinity_of(pid: Option<Pid>, cpus: &[CpuId]) -> Result<()> {

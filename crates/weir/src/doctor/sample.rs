@@ -19,7 +19,7 @@ use weir_bpf::sys::caps::{self, Capability};
 use weir_bpf::sys::divert::{self, Sight};
 use weir_bpf::sys::ethtool;
 use weir_bpf::sys::link::{LinkInfo, LinkStats, Links};
-use weir_bpf::sys::sched::{SchedStat, SchedStatFile};
+use weir_bpf::sys::sched::{self, SchedStat};
 use weir_bpf::sys::snmp::{self, IpStats, TcpStats, UdpStats};
 use weir_bpf::sys::sock_diag::SocketDiag;
 use weir_bpf::sys::stat::{self, Stat};
@@ -349,7 +349,7 @@ fn threads_of_owners(ownership: &Ownership) -> HashMap<(i32, i32), SchedStat> {
 
 /// A thread's number is good below /proc, though it is not listed there.
 fn sched_stat(tid: i32) -> Option<SchedStat> {
-    SchedStatFile::open(Pid::from_raw(tid)?).ok()?.read().ok()
+    sched::sched_stat(Pid::from_raw(tid)?).ok()
 }
 
 /// The threads that poll NAPI, of all network namespaces, and the neighbours that run.
