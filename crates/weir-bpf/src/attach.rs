@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use crate::attach_mode::failed;
 use crate::clsact::Filter;
 use crate::error::{Error, Result};
-use crate::object::{load_program, owned};
+use crate::object::{load_returning, owned};
 use crate::units::IfIndex;
 
 pub use crate::attach_mode::AttachMode;
@@ -113,17 +113,11 @@ impl DoNothing {
     /// # Errors
     /// Without the privilege.
     pub fn load() -> Result<Self> {
-        // r0 = XDP_PASS; exit
-        let instruction = |code, imm| libbpf_sys::bpf_insn { code, imm, ..Default::default() };
-        let move_immediate = (libbpf_sys::BPF_ALU64 | libbpf_sys::BPF_MOV) as u8;
-        let exit = (libbpf_sys::BPF_JMP | libbpf_sys::BPF_EXIT) as u8;
-        let instructions =
-            [instruction(move_immediate, libbpf_sys::XDP_PASS.cast_signed()), instruction(exit, 0)];
         // As the gate: any MTU.
         let prog_flags = libbpf_sys::BPF_F_XDP_HAS_FRAGS;
         let options = libbpf_sys::bpf_prog_load_opts { prog_flags, ..Default::default() };
-        let kind = libbpf_sys::BPF_PROG_TYPE_XDP;
-        let program = load_program(kind, c"weir_nothing", &instructions, options);
+        let (kind, pass) = (libbpf_sys::BPF_PROG_TYPE_XDP, libbpf_sys::XDP_PASS.cast_signed());
+        let program = load_returning(kind, c"weir_nothing", pass, options);
         let program = program.map_err(|source| {
             Error::system("load", "a program that passes every packet", source)
         })?;

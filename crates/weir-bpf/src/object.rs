@@ -96,6 +96,19 @@ pub(crate) fn load_program(
     owned(unsafe { libbpf_sys::bpf_prog_load(kind, name, license, first, count, &raw mut options) })
 }
 
+/// Loads a program that only returns a number.
+pub(crate) fn load_returning(
+    kind: libbpf_sys::bpf_prog_type,
+    name: &CStr,
+    value: i32,
+    options: libbpf_sys::bpf_prog_load_opts,
+) -> io::Result<OwnedFd> {
+    let instruction = |code, imm| libbpf_sys::bpf_insn { code, imm, ..Default::default() };
+    let r0 = instruction((libbpf_sys::BPF_ALU64 | libbpf_sys::BPF_MOV) as u8, value);
+    let exit = instruction((libbpf_sys::BPF_JMP | libbpf_sys::BPF_EXIT) as u8, 0);
+    load_program(kind, name, &[r0, exit], options)
+}
+
 /// The descriptor that libbpf has just made, or its reason for none.
 #[allow(unsafe_code)]
 pub(crate) fn owned(fd: i32) -> io::Result<OwnedFd> {

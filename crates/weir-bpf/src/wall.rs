@@ -505,12 +505,10 @@ fn before_tc(links: &Links, ifindex: IfIndex) -> Result<Option<String>> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::OwnedFd;
-
     use super::*;
     use crate::attach::{AttachMode, by_link};
     use crate::gate::{Gate, QueueProbe};
-    use crate::object::load_program;
+    use crate::object::load_returning;
     use crate::sys::packet::PacketSocket;
     use crate::sys::test_support::with_pair;
 
@@ -522,15 +520,6 @@ mod tests {
         forwarding: false,
         in_driver: false,
     };
-
-    /// A program for tc that accepts every packet.
-    fn accepting() -> OwnedFd {
-        let instruction = |code, imm| libbpf_sys::bpf_insn { code, imm, ..Default::default() };
-        let accept = instruction((libbpf_sys::BPF_ALU64 | libbpf_sys::BPF_MOV) as u8, 0);
-        let exit = instruction((libbpf_sys::BPF_JMP | libbpf_sys::BPF_EXIT) as u8, 0);
-        let kind = libbpf_sys::BPF_PROG_TYPE_SCHED_CLS;
-        load_program(kind, c"accepts", &[accept, exit], Default::default()).unwrap()
-    }
 
     #[test]
     fn an_interface_receives_what_is_released_in_order_and_whole() {
@@ -579,7 +568,8 @@ mod tests {
             let wall = Wall::load(&OPTIONS).unwrap();
             wall.attach(&[(near, "near")]).unwrap();
             assert_eq!(wall.standing().comes_after(near).unwrap(), None);
-            let accepting = accepting();
+            let kind = libbpf_sys::BPF_PROG_TYPE_SCHED_CLS;
+            let accepting = load_returning(kind, c"accepts", 0, Default::default()).unwrap();
             let _attached = by_link(accepting.as_fd(), near, "near", AttachMode::Tcx).unwrap();
             let what = wall.standing().comes_after(near).unwrap().unwrap();
             assert!(what.contains("tcx ingress, program"), "{what}");

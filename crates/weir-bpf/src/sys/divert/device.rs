@@ -53,36 +53,3 @@ impl DeviceProbe {
         }
     }
 }
-
-#[cfg(test)]
-use {
-    crate::attach::{self, AttachMode, Attachment},
-    libbpf_rs::Program,
-};
-
-/// Attaching a program of one's own, for tests: this one, which lets every packet pass.
-#[cfg(test)]
-impl DeviceProbe {
-    /// Its number, and what holds it at tcx ingress.
-    pub(super) fn attach_tcx(&self, ifindex: IfIndex) -> Result<(u32, Attachment)> {
-        let program = self.skel.progs.weir_device.as_fd();
-        let link = attach::by_link(program, ifindex, "the interface", AttachMode::Tcx)?;
-        Ok((Program::id_from_fd(program).unwrap(), link))
-    }
-
-    /// Attaches it as a filter; the classifier queue stays when it is dropped.
-    pub(super) fn attach_tc(&self, ifindex: IfIndex) -> Result<impl Drop> {
-        use libbpf_rs::{TC_INGRESS, TcHook, TcHookBuilder};
-        struct Attached(TcHook);
-        impl Drop for Attached {
-            fn drop(&mut self) {
-                self.0.detach().unwrap();
-            }
-        }
-        let mut builder = TcHookBuilder::new(self.skel.progs.weir_device.as_fd());
-        builder.ifindex(ifindex.0.cast_signed()).handle(1).priority(1);
-        let mut hook = builder.hook(TC_INGRESS);
-        hook.create().unwrap();
-        Ok(Attached(hook.attach().unwrap()))
-    }
-}

@@ -1,12 +1,17 @@
 //! What is attached to the interface, lies on top of it or routes its packets.
 
+use std::os::fd::AsFd;
+
+use libbpf_rs::Program;
 use rustix::net::SocketFlags;
 
 use super::DiversionKind::*;
 use super::*;
-use crate::sys::divert::device::DeviceProbe;
+use crate::attach::{AttachMode, by_link};
 use crate::sys::sockopt;
+use crate::sys::tc::FilterId;
 use crate::sys::test_support::wait_until;
+use crate::tc_bpf;
 use crate::units::IfIndex;
 
 #[test]
@@ -42,8 +47,10 @@ fn tc_filters_are_found() {
 fn programs_at_tc_are_found_but_for_the_callers_own() {
     with_watch(|watch| {
         let ifindex = Links::open().unwrap().index("near").unwrap();
-        let program = DeviceProbe::load().unwrap();
-        let (id, attached) = program.attach_tcx(ifindex).unwrap();
+        let kind = libbpf_sys::BPF_PROG_TYPE_SCHED_CLS;
+        let program = load_returning(kind, c"nothing", 0, Default::default()).unwrap();
+        let id = Program::id_from_fd(program.as_fd()).unwrap();
+        let attached = by_link(program.as_fd(), ifindex, "near", AttachMode::Tcx).unwrap();
         let found = watch.read(&[]);
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].kind, TcBpf);
@@ -53,11 +60,13 @@ fn programs_at_tc_are_found_but_for_the_callers_own() {
         // A child of another test's may hold it until it has become another program.
         wait_until("it is detached", || watch.read(&[]).is_empty());
 
-        let hook = program.attach_tc(ifindex).unwrap();
+        tc_bpf::create_hook(ifindex).unwrap();
+        let filter = FilterId { chain: 0, priority: 1, handle: 1 };
+        filter.attach(program.as_fd(), ifindex, 0).unwrap();
         let found = watch.read(&[]);
         assert_eq!(found.iter().map(|one| one.kind).collect::<Vec<_>>(), [TcBpf], "{found:?}");
         assert_eq!(watch.read(&[id]), []);
-        drop(hook);
+        filter.detach(ifindex).unwrap();
         sh("tc qdisc del dev near clsact");
         assert_eq!(watch.read(&[]), []);
     });

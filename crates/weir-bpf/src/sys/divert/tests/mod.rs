@@ -14,7 +14,7 @@ use libbpf_rs::libbpf_sys;
 
 use super::kind::DiversionKind;
 use super::{DiversionWatch, Sight};
-use crate::object::{load_program, owned};
+use crate::object::{load_returning, owned};
 use crate::sys::link::Links;
 use crate::sys::test_support::{Sandbox, sh, try_sh, with_pair};
 
@@ -83,13 +83,9 @@ fn attach_with(
     target: RawFd,
     how: Option<&libbpf_sys::bpf_link_create_opts>,
 ) -> OwnedFd {
-    const MOV64_IMM_R0: u8 = 0xb7;
-    const EXIT: u8 = 0x95;
-    let instruction = |code, imm| libbpf_sys::bpf_insn { code, imm, ..Default::default() };
-    let instructions = [instruction(MOV64_IMM_R0, 1), instruction(EXIT, 0)];
     let options =
         libbpf_sys::bpf_prog_load_opts { expected_attach_type: place, ..Default::default() };
-    let program = load_program(kind, c"nothing", &instructions, options).unwrap();
+    let program = load_returning(kind, c"nothing", 1, options).unwrap();
     let how = how.map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: the program is open, as is the target if there is one; the options outlive the call.
     let link = unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), target, place, how) };
