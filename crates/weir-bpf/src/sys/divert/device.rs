@@ -4,24 +4,14 @@ use std::os::fd::AsFd;
 
 use crate::error::{Error, Result};
 use crate::object::load;
-use crate::skeleton::device::types::weir_device;
+/// What is in the way of an interface's packets, in whichever namespace.
+pub(super) use crate::skeleton::device::types::weir_device as Device;
 use crate::skeleton::device::{DeviceSkel, DeviceSkelBuilder};
 use crate::sys::link::object;
 use crate::test_run;
 use crate::units::IfIndex;
 
 const ETHERNET_HEADER_BYTES: usize = 14;
-
-/// What is in the way of an interface's packets, in whichever namespace.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Device {
-    /// The kernel function that takes them (bridge, bond, macvlan, ...); 0: none.
-    pub(super) rx_handler: u64,
-    /// The port of a switch (DSA) whose packets it carries, tagged for the switch's other ports; 0: none.
-    pub(super) dsa_ptr: u64,
-    /// How many VLAN interfaces are on top.
-    pub(super) vlan_devices: u32,
-}
 
 /// The loaded program.
 pub(super) struct DeviceProbe {
@@ -42,10 +32,7 @@ impl DeviceProbe {
         let seen = self.skel.maps.bss_data.as_deref().map(|bss| bss.seen);
         // Reads that fail leave zeros.
         match seen {
-            Some(seen) if seen.ifindex == ifindex.0 => {
-                let weir_device { rx_handler, dsa_ptr, vlan_devices, .. } = seen;
-                Ok(Device { rx_handler, dsa_ptr, vlan_devices })
-            }
+            Some(seen) if seen.ifindex == ifindex.0 => Ok(seen),
             _ => Err(Error::refused(
                 format!("the kernel's record of {} is unreadable", object(ifindex)),
                 "use a kernel with BTF (/sys/kernel/btf/vmlinux)",
