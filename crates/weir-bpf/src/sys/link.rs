@@ -26,7 +26,7 @@ use rustix::net::netdevice::index_to_name;
 pub use super::ifname::{MAX_NAME_BYTES, check_name};
 use super::link_info::{Answer, stats_of};
 pub use super::link_info::{LinkInfo, LinkStats, XdpAttached, XdpMode};
-use super::netlink::Socket;
+use super::netlink::{Socket, terminated};
 use crate::error::{Error, Result};
 use crate::sync::lock;
 use crate::units::{IfIndex, MacAddr};
@@ -319,8 +319,12 @@ impl Links {
         self.first(numbered(ifindex), || object(ifindex))
     }
 
-    fn named(&self, name: &str) -> Result<Answer> {
-        self.first(named(name), || name.to_owned())
+    /// By the usual name or an alternative one (Linux 5.5).
+    pub(super) fn named(&self, name: &str) -> Result<Answer> {
+        let mut asked = LinkMessage::default();
+        let name_bytes = DefaultNla::new(libc::IFLA_ALT_IFNAME, terminated(name));
+        asked.attributes.push(LinkAttribute::Other(name_bytes));
+        self.first(asked, || name.to_owned())
     }
 
     fn first(&self, asked: LinkMessage, object: impl Fn() -> String) -> Result<Answer> {
@@ -357,17 +361,9 @@ impl Links {
 }
 
 /// What stands for an interface in a request.
-pub(super) fn numbered(ifindex: IfIndex) -> LinkMessage {
+fn numbered(ifindex: IfIndex) -> LinkMessage {
     let mut message = LinkMessage::default();
     message.header.index = ifindex.0;
-    message
-}
-
-/// The same, by the usual name or an alternative one (Linux 5.5).
-pub(super) fn named(name: &str) -> LinkMessage {
-    let mut message = LinkMessage::default();
-    let bytes = [name.as_bytes(), b"\0"].concat();
-    message.attributes.push(LinkAttribute::Other(DefaultNla::new(libc::IFLA_ALT_IFNAME, bytes)));
     message
 }
 

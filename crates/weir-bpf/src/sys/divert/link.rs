@@ -1,6 +1,6 @@
 //! The interface's master, and the interfaces on top of it.
 
-use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP};
+use netlink_packet_core::NLM_F_DUMP;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::LinkMessage;
 use rustix::io::Errno;
@@ -9,26 +9,16 @@ use super::device::Device;
 use super::diversion::{Diversion, Sight};
 use super::kind::DiversionKind;
 use crate::sys::ethtool;
-use crate::sys::link::{named, numbered};
+use crate::sys::link::Links;
 use crate::sys::link_info::{Answer, LinkInfo};
 use crate::sys::netlink::ask_route;
 use crate::units::IfIndex;
 
-/// `NODEV` if there is none.
-pub(super) fn look_up(ifindex: IfIndex) -> rustix::io::Result<LinkInfo> {
-    answer(numbered(ifindex))?.info().or(Err(Errno::BADMSG))
-}
-
 /// Whether a rule with this name is for another interface than this one. The kernel takes alternative names in rules,
 /// and tells a rule with the name that it was given: one that nothing has may have been this interface's.
 pub(super) fn is_another(name: &str, ifname: &str) -> bool {
-    let ifindex = |name: &str| answer(named(name)).map(|answer| answer.ifindex());
+    let ifindex = |name| Links::open()?.named(name).map(|answer| answer.ifindex());
     name != ifname && ifindex(name).is_ok_and(|other| ifindex(ifname).is_ok_and(|own| own != other))
-}
-
-fn answer(asked: LinkMessage) -> rustix::io::Result<Answer> {
-    let answers: Vec<Answer> = ask_route(&RouteNetlinkMessage::GetLink(asked), NLM_F_ACK)?;
-    answers.into_iter().next().ok_or(Errno::BADMSG)
 }
 
 /// What takes an interface's packets, given what the kernel's own record says, and what the gate sees. Other interfaces
@@ -36,7 +26,7 @@ fn answer(asked: LinkMessage) -> rustix::io::Result<Answer> {
 pub(super) fn diversions(link: &LinkInfo, device: Device, sight: Sight) -> Vec<Diversion> {
     let mut found = Vec::new();
     if let Some(master) = link.master {
-        let (kind, name) = match look_up(master) {
+        let (kind, name) = match Links::open().and_then(|links| links.info(master)) {
             Ok(master) => (port_of(&master), describe(&master)),
             Err(_) => (DiversionKind::Enslaved, "one that cannot be looked up".into()),
         };

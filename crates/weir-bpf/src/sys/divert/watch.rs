@@ -16,7 +16,7 @@ use super::translation::Translation;
 use super::way::Way;
 use super::{legacy, link, proc, programs, rules, tc};
 use crate::error::{Error, Result};
-use crate::sys::link::{LinkInfo, object};
+use crate::sys::link::{LinkInfo, Links, object};
 use crate::sys::netlink::{Message, Socket};
 use crate::sys::netns::NetNs;
 use crate::sys::packet;
@@ -88,8 +88,8 @@ struct Routed {
 }
 
 impl Routed {
-    fn read(ifindex: IfIndex, own_programs: &[u32]) -> rustix::io::Result<Self> {
-        let link = link::look_up(ifindex)?;
+    fn read(ifindex: IfIndex, own_programs: &[u32]) -> Result<Self> {
+        let link = Links::open()?.info(ifindex)?;
         let mut found = proc::multicast_forwarding(&link.name);
         let (filters, has_filters) = tc::filters(ifindex, own_programs);
         found.extend(filters);
@@ -194,7 +194,7 @@ impl DiversionWatch {
         let routed = self.routed.take().filter(|known| known.own_programs == own_programs);
         let routed = match routed.map_or_else(|| Routed::read(self.ifindex, own_programs), Ok) {
             Ok(routed) => routed,
-            Err(errno) => return vec![Diversion::unknown("the interface cannot be read", errno)],
+            Err(error) => return vec![Diversion::unknown("the interface cannot be read", error)],
         };
         let mut found = routed.found.clone();
         match self.probe.look(self.ifindex) {
