@@ -85,9 +85,7 @@ unsafe impl Argument for Queues {}
 /// # Errors
 /// [`Error::NoInterface`]; [`Error::Refused`] for an impossible name; [`Error::System`].
 pub fn gro(ifname: &str) -> Result<bool> {
-    let mut value = Value { command: ETHTOOL_GGRO, data: 0 };
-    call("read the receive offload of", ifname, &mut value)?;
-    Ok(value.data != 0)
+    Ok(value("read the receive offload of", ifname, ETHTOOL_GGRO, 0)? != 0)
 }
 
 /// Switches generic receive offload on or off, for an interface of the calling thread's network
@@ -96,8 +94,7 @@ pub fn gro(ifname: &str) -> Result<bool> {
 /// # Errors
 /// As [`gro`]; [`Error::System`] without `CAP_NET_ADMIN`.
 pub fn set_gro(ifname: &str, on: bool) -> Result<()> {
-    let mut value = Value { command: ETHTOOL_SGRO, data: on.into() };
-    call("set the receive offload of", ifname, &mut value)
+    value("set the receive offload of", ifname, ETHTOOL_SGRO, on.into()).map(drop)
 }
 
 /// Whether an interface of the calling thread's network namespace cuts TCP's data into packets itself
@@ -106,9 +103,7 @@ pub fn set_gro(ifname: &str, on: bool) -> Result<()> {
 /// # Errors
 /// As [`gro`].
 pub fn tso(ifname: &str) -> Result<bool> {
-    let mut value = Value { command: ETHTOOL_GTSO, data: 0 };
-    call("read the segmentation offload of", ifname, &mut value)?;
-    Ok(value.data != 0)
+    Ok(value("read the segmentation offload of", ifname, ETHTOOL_GTSO, 0)? != 0)
 }
 
 /// Switches that on or off. A veth without it hands each packet to its peer's NAPI, if the peer has
@@ -118,8 +113,7 @@ pub fn tso(ifname: &str) -> Result<bool> {
 /// # Errors
 /// As [`set_gro`].
 pub fn set_tso(ifname: &str, on: bool) -> Result<()> {
-    let mut value = Value { command: ETHTOOL_STSO, data: on.into() };
-    call("set the segmentation offload of", ifname, &mut value)
+    value("set the segmentation offload of", ifname, ETHTOOL_STSO, on.into()).map(drop)
 }
 
 /// Whether VLAN tags of received frames may be removed before an XDP program sees the frame
@@ -128,9 +122,7 @@ pub fn set_tso(ifname: &str, on: bool) -> Result<()> {
 /// # Errors
 /// As [`gro`].
 pub fn removes_vlan_tags(ifname: &str) -> Result<bool> {
-    let mut value = Value { command: ETHTOOL_GFLAGS, data: 0 };
-    call("read the VLAN offload of", ifname, &mut value)?;
-    Ok(value.data & ETH_FLAG_RXVLAN != 0)
+    Ok(value("read the VLAN offload of", ifname, ETHTOOL_GFLAGS, 0)? & ETH_FLAG_RXVLAN != 0)
 }
 
 /// Name of the driver (`veth`, `virtio_net`, ...) of an interface of the calling thread's network
@@ -171,6 +163,12 @@ pub fn set_queues(ifname: &str, count: u32) -> Result<()> {
     call("read the queues of", ifname, &mut queues)?;
     queues = Queues { command: ETHTOOL_SCHANNELS, rx: count, tx: count, ..queues };
     call("set the queues of", ifname, &mut queues)
+}
+
+fn value(operation: &'static str, ifname: &str, command: u32, data: u32) -> Result<u32> {
+    let mut value = Value { command, data };
+    call(operation, ifname, &mut value)?;
+    Ok(value.data)
 }
 
 #[allow(unsafe_code)]
