@@ -92,10 +92,11 @@ pub(super) fn target(name: &str) -> Option<(DiversionKind, String)> {
     Some((kind, name.to_owned()))
 }
 
-/// What a match of iptables does beside matching. `None` if nothing.
-pub(super) fn matching(name: &str) -> Option<(DiversionKind, String)> {
+/// What a match of iptables does beside matching, by its own structure where its name does not tell. `None` if nothing.
+pub(super) fn matching(name: &str, revision: u8, info: &[u8]) -> Option<(DiversionKind, String)> {
     let kind = match name {
         "recent" | "hashlimit" => DiversionKind::SenderRules,
+        "set" if asks_counters(revision, info) => DiversionKind::SenderRules,
         // An object of the last may have a quota.
         "limit" | "quota" | "connlimit" | "connbytes" | "rateest" | "nfacct" => {
             DiversionKind::CountingRules
@@ -103,17 +104,6 @@ pub(super) fn matching(name: &str) -> Option<(DiversionKind, String)> {
         _ => return None,
     };
     Some((kind, name.to_owned()))
-}
-
-/// The same of a match whose own structure must tell.
-pub(super) fn matching_by(
-    name: &str,
-    revision: u8,
-    info: &[u8],
-) -> Option<(DiversionKind, String)> {
-    let by_set =
-        || (name == "set" && asks_counters(revision, info)).then_some(DiversionKind::SenderRules);
-    matching(name).or_else(|| Some((by_set()?, name.to_owned())))
 }
 
 /// Whether a match by a set of ipset goes by how many packets or bytes have matched an element.
@@ -211,11 +201,7 @@ impl<'a> Element<'a> {
             "match" => {
                 let revision = has(NFTA_MATCH_REV).unwrap_or_default();
                 let info = self.data.value(NFTA_EXTENSION_INFO).unwrap_or_default();
-                return matching_by(
-                    &self.extension(),
-                    revision.try_into().unwrap_or(u8::MAX),
-                    info,
-                );
+                return matching(&self.extension(), revision.try_into().unwrap_or(u8::MAX), info);
             }
             "" => return Some((DiversionKind::Unknown, "an expression without a name".into())),
             "nat" | "masq" | "redir" => DiversionKind::Nat,
@@ -364,14 +350,14 @@ mod tests {
         assert_eq!(kind("teleport", &[]), Some(DiversionKind::Unknown));
         assert_eq!(target("STEAL").map(|(kind, _)| kind), Some(DiversionKind::Unknown));
         assert_eq!(target("LOG"), None);
-        assert_eq!(matching("conntrack"), None);
+        assert_eq!(matching("conntrack", 0, &[]), None);
         assert_eq!(classify(&[], false).map(|(kind, _)| kind), Some(DiversionKind::Unknown));
     }
 
     #[test]
     fn matches_that_go_by_counters_are_told_from_others() {
         let kind =
-            |name, revision, info: &[u8]| matching_by(name, revision, info).map(|(kind, _)| kind);
+            |name, revision, info: &[u8]| matching(name, revision, info).map(|(kind, _)| kind);
         assert_eq!(kind("nfacct", 0, &[]), Some(DiversionKind::CountingRules));
         assert_eq!(kind("set", 1, &[1; 4]), None);
         for (revision, compare_at) in [(3, XT_SET_V3_COMPARE_AT), (4, XT_SET_V4_COMPARE_AT)] {

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use super::diversion::Diversion;
-use super::expression::{IPPROTO_TCP, half, hides_connections, matching_by, target};
+use super::expression::{IPPROTO_TCP, half, hides_connections, matching, target};
 use super::kind::DiversionKind;
 use super::ports::{Conditions, PortSet};
 use super::proc::read;
@@ -188,7 +188,7 @@ fn judge(
         if nat || !is_elsewhere(way, info, at) {
             let matches = extensions(family, entry)
                 .into_iter()
-                .filter_map(|Extension { name, revision, own }| matching_by(&name, revision, own));
+                .filter_map(|Extension { name, revision, own }| matching(&name, revision, own));
             let for_tcp = way == Way::In && protocol(family, entry) == Some(IPPROTO_TCP);
             found.extend(matches.chain(target_of(target)).map(|(kind, name)| {
                 let kind = if for_tcp { kind.of_tcp() } else { kind };
