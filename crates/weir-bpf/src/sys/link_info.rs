@@ -42,7 +42,7 @@ pub struct LinkInfo {
 }
 
 /// Packets since the interface was made, as the driver counts them (`IFLA_STATS_LINK_64`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkStats {
     /// Packets received.
     pub rx_packets: u64,
@@ -55,9 +55,6 @@ pub struct LinkStats {
     pub rx_missed_errors: u64,
     /// Overflows of the NIC's own receive queue; some drivers count a full ring here instead.
     pub rx_fifo_errors: u64,
-    /// Packets that did not fit into a buffer. Older drivers repeat
-    /// [`LinkStats::rx_fifo_errors`] here, so the two are not to be added up.
-    pub rx_over_errors: u64,
     /// Packets sent.
     pub tx_packets: u64,
     /// Packets dropped on the way out; on a veth, also those its peer's ring had no room for.
@@ -206,7 +203,6 @@ pub(super) fn stats_of(message: &StatsMessage) -> Option<LinkStats> {
             rx_dropped: stats.rx_dropped,
             rx_missed_errors: stats.rx_missed_errors,
             rx_fifo_errors: stats.rx_fifo_errors,
-            rx_over_errors: stats.rx_over_errors,
             tx_packets: stats.tx_packets,
             tx_dropped: stats.tx_dropped,
         }),
@@ -246,7 +242,6 @@ mod tests {
             rx_dropped: 2,
             rx_missed_errors: 30,
             rx_fifo_errors: 400,
-            rx_over_errors: 5000,
             tx_packets: 6,
             tx_dropped: 7,
         };
