@@ -205,8 +205,7 @@ mod tests {
 
     use super::*;
     use crate::sys::link::Links;
-    use crate::sys::sched::own_cpu_time;
-    use crate::sys::test_support::{Sandbox, sh, wait_until};
+    use crate::sys::test_support::{Sandbox, assert_cheap, sh, wait_until};
 
     /// In a namespace with `near`, which has 198.18.0.1/24 and 2001:2::1/64.
     fn with_near(test: impl FnOnce(IfIndex) + Send) {
@@ -346,19 +345,12 @@ mod tests {
     /// It is read twice a second, on routers, too: their other tables are not asked for.
     #[test]
     fn what_a_look_costs() {
-        const LOOKS: u32 = 20;
-        const COST_MAX: Duration = Duration::from_millis(20);
         with_near(|near| {
             sh("seq -f 'route add blackhole 2001:2:%g::/64' 9999 | ip -6 -b -;
                 seq 16384 | awk '{ printf \"addr add 198.19.%d.%d/32 dev near\\n\",
                     $1 / 256 % 64, $1 % 256 }' | head -1000 | ip -b -");
-            let begun = own_cpu_time();
-            for _ in 0..LOOKS {
-                assert_eq!(own(near).len(), 1002);
-            }
-            let cost = (own_cpu_time() - begun) / LOOKS;
-            println!("1000 addresses beside 9999 routes: {cost:?} of CPU time");
-            assert!(cost < COST_MAX, "{cost:?}");
+            let look = || assert_eq!(own(near).len(), 1002);
+            assert_cheap("1000 addresses beside 9999 routes", 20, Duration::from_millis(20), look);
         });
     }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::link::Links;
 use super::netns::NetNs;
+use super::sched::own_cpu_time;
 use crate::units::IfIndex;
 
 /// An empty network namespace.
@@ -39,6 +40,15 @@ pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "still waiting until {what}");
         std::thread::yield_now();
     }
+}
+
+/// Looks so many times; fails the test if one takes the calling thread as much CPU time as this.
+pub(crate) fn assert_cheap(what: &str, looks: u32, cost_max: Duration, mut look: impl FnMut()) {
+    let begun = own_cpu_time();
+    (0..looks).for_each(|_| look());
+    let cost = (own_cpu_time() - begun) / looks;
+    println!("{what}: {cost:?} of CPU time");
+    assert!(cost < cost_max, "{what}: {cost:?}");
 }
 
 /// Runs a shell's script.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::DiversionKind::*;
 use super::*;
-use crate::sys::sched::own_cpu_time;
+use crate::sys::test_support::assert_cheap;
 
 #[test]
 fn changes_are_told_and_elements_of_sets_are_not() {
@@ -48,18 +48,10 @@ fn an_interface_that_has_gone_is_not_known() {
 /// Looks are made twice a second: twenty times what they take (ADR 5) would still be little.
 #[test]
 fn what_a_look_costs() {
-    const LOOKS: u32 = 20;
-    const COST_MAX: Duration = Duration::from_millis(50);
     with_watch(|watch| {
         let mut measure = |what: &str| {
             watch.read(&[]);
-            let begun = own_cpu_time();
-            for _ in 0..LOOKS {
-                watch.read(&[]);
-            }
-            let cost = (own_cpu_time() - begun) / LOOKS;
-            println!("{what}: {cost:?} of CPU time");
-            assert!(cost < COST_MAX, "{what}: {cost:?}");
+            assert_cheap(what, 20, Duration::from_millis(50), || drop(watch.read(&[])));
         };
         measure("nothing there");
         sh("iptables-legacy -A INPUT -j DROP; ip6tables-legacy -A INPUT -j DROP");
