@@ -1,12 +1,10 @@
 //! Settings of an interface that ethtool's ioctl alone offers.
 
-use std::ffi::c_void;
-
 use rustix::io::Errno;
 use rustix::ioctl::{Updater, ioctl};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-use super::ifname::check_name;
+use super::ifname::ifreq;
 use super::netlink::text;
 use crate::error::{Error, Result};
 
@@ -20,14 +18,6 @@ const ETHTOOL_SGRO: u32 = 0x2c;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 const ETHTOOL_SCHANNELS: u32 = 0x3d;
 const ETH_FLAG_RXVLAN: u32 = 1 << 8;
-
-/// `struct ifreq` as ethtool uses it: a name and a pointer in a union of 24 bytes.
-#[repr(C)]
-struct Request {
-    name: [u8; 16],
-    data: *mut c_void,
-    rest_of_union: [u8; 16],
-}
 
 /// `struct ethtool_value`.
 #[repr(C)]
@@ -173,7 +163,8 @@ fn value(operation: &'static str, ifname: &str, command: u32, data: u32) -> Resu
 
 #[allow(unsafe_code)]
 fn call<T: Argument>(operation: &'static str, ifname: &str, argument: &mut T) -> Result<()> {
-    check_name(ifname)?;
+    let ifru_data = std::ptr::from_mut(argument).cast();
+    let mut request = ifreq(ifname, libc::__c_anonymous_ifr_ifru { ifru_data })?;
     let failed = |errno| match errno {
         Errno::NODEV => Error::NoInterface(ifname.to_owned()),
         errno => Error::system(operation, ifname, errno),
@@ -181,13 +172,9 @@ fn call<T: Argument>(operation: &'static str, ifname: &str, argument: &mut T) ->
     // The socket's network namespace decides where the name is looked up.
     let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
         .map_err(failed)?;
-    let mut name = [0; 16];
-    name[..ifname.len()].copy_from_slice(ifname.as_bytes());
-    let data = std::ptr::from_mut(argument).cast();
-    let mut request = Request { name, data, rest_of_union: [0; 16] };
-    // SAFETY: SIOCETHTOOL takes a `struct ifreq`, which `Request` is; `data` points to an
-    // `Argument` borrowed for longer than the call; the name ends in NUL, being at most 15 bytes.
-    unsafe { ioctl(socket, Updater::<SIOCETHTOOL, Request>::new(&mut request)) }.map_err(failed)
+    // SAFETY: SIOCETHTOOL takes a `struct ifreq`; its pointer is to an `Argument` borrowed for longer than the call; the
+    // name ends in NUL, being at most 15 bytes.
+    unsafe { ioctl(socket, Updater::<SIOCETHTOOL, libc::ifreq>::new(&mut request)) }.map_err(failed)
 }
 
 #[cfg(test)]
@@ -199,7 +186,7 @@ mod tests {
 
     #[test]
     fn structures_have_the_kernels_sizes() {
-        assert_eq!(size_of::<Request>(), 40);
+        assert_eq!(size_of::<libc::ifreq>(), 40);
         assert_eq!(size_of::<Value>(), 8);
         assert_eq!(size_of::<DriverInfo>(), 196);
         assert_eq!(size_of::<Queues>(), 36);

@@ -22,6 +22,16 @@ pub fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
+/// What ioctls take, with a name.
+pub(super) fn ifreq(name: &str, ifr_ifru: libc::__c_anonymous_ifr_ifru) -> Result<libc::ifreq> {
+    check_name(name)?;
+    let mut ifr_name = [0; libc::IFNAMSIZ];
+    for (place, byte) in ifr_name.iter_mut().zip(name.bytes()) {
+        *place = libc::c_char::from_ne_bytes([byte]);
+    }
+    Ok(libc::ifreq { ifr_name, ifr_ifru })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

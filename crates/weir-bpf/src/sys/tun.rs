@@ -4,16 +4,8 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 
-use super::ifname::check_name;
+use super::ifname::ifreq;
 use crate::error::{Error, Result};
-
-/// `TUNSETIFF` takes a name and flags, and more that it does not read (`struct ifreq`).
-#[repr(C)]
-struct Request {
-    name: [u8; libc::IFNAMSIZ],
-    flags: libc::c_short,
-    rest: [u8; 22],
-}
 
 /// An open tun device. It is gone when this is dropped.
 #[derive(Debug)]
@@ -26,17 +18,12 @@ impl Tun {
     /// Without the privilege, or if the name is taken.
     #[allow(unsafe_code)]
     pub fn create(name: &str) -> Result<Self> {
-        check_name(name)?;
+        let ifru_flags = libc::IFF_TUN as libc::c_short;
+        let mut request = ifreq(name, libc::__c_anonymous_ifr_ifru { ifru_flags })?;
         let failed =
             |source: io::Error| Error::system("create", format!("tun device {name}"), source);
         let file = File::options().read(true).write(true).open("/dev/net/tun").map_err(failed)?;
-        let mut request = Request {
-            name: [0; libc::IFNAMSIZ],
-            flags: libc::IFF_TUN as libc::c_short,
-            rest: [0; 22],
-        };
-        request.name[..name.len()].copy_from_slice(name.as_bytes());
-        // SAFETY: the kernel reads and writes one `struct ifreq`, which `request` is as long as.
+        // SAFETY: the kernel reads and writes one `struct ifreq`.
         let code = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };
         if code < 0 {
             return Err(failed(io::Error::last_os_error()));
