@@ -10,11 +10,8 @@ use crate::{close, recvfrom, recvmmsg, recvmsg};
 
 /// syscall(2). Where the C library takes any number of arguments, it passes on six, whatever the last of them are; so
 /// does this.
-///
-/// # Safety
-/// As the system call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn syscall(
+unsafe extern "C" fn syscall(
     number: c_long,
     a: c_long,
     b: c_long,

@@ -7,12 +7,8 @@ macro_rules! fortified {
         $name:ident: $call:ident($($before:ident: $type:ty),+; $($after:ident: $of:ty),*) -> $result:ty,
         $bytes:expr
     ) => {
-        /// As `_FORTIFY_SOURCE` calls it.
-        ///
-        /// # Safety
-        /// As without.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name($($before: $type,)+ room: usize, $($after: $of),*) -> $result {
+        unsafe extern "C" fn $name($($before: $type,)+ room: usize, $($after: $of),*) -> $result {
             if $bytes > room {
                 // SAFETY: ends the process.
                 unsafe { libc::abort() };

@@ -3,6 +3,8 @@
 //! A UDP socket becomes lazy when the program binds it to a port. The calls that receive from it, wait for it,
 //! duplicate or close it are answered here; all others, and all other descriptors, go to the C library. See
 //! docs/lazy.md for what is left to the kernel's socket.
+//!
+//! Each exported function is the C library's of that name, with its contract.
 
 #![allow(unsafe_code, reason = "it stands in for the C library")]
 
@@ -31,12 +33,8 @@ fn real_recvmsg() -> RecvMsg {
     next!(recvmsg: RecvMsg)
 }
 
-/// bind(2).
-///
-/// # Safety
-/// As bind(2).
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
+unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
     let real = next!(bind: unsafe extern "C" fn(c_int, *const sockaddr, socklen_t) -> c_int);
     // SAFETY: as the caller promises.
     let result = unsafe { real(fd, address, length) };
@@ -58,12 +56,8 @@ unsafe fn port_at(address: *const sockaddr) -> u16 {
     u16::from_be_bytes([bytes[2], bytes[3]])
 }
 
-/// recvmsg(2).
-///
-/// # Safety
-/// As recvmsg(2).
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn recvmsg(fd: c_int, header: *mut msghdr, flags: c_int) -> ssize_t {
+unsafe extern "C" fn recvmsg(fd: c_int, header: *mut msghdr, flags: c_int) -> ssize_t {
     match slots::find_to_receive(fd) {
         // SAFETY: as the caller promises.
         Some(lazy) => unsafe {
@@ -74,12 +68,8 @@ pub unsafe extern "C" fn recvmsg(fd: c_int, header: *mut msghdr, flags: c_int) -
     }
 }
 
-/// recvmmsg(2).
-///
-/// # Safety
-/// As recvmmsg(2).
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn recvmmsg(
+unsafe extern "C" fn recvmmsg(
     fd: c_int,
     messages: *mut mmsghdr,
     count: c_uint,
@@ -96,12 +86,8 @@ pub unsafe extern "C" fn recvmmsg(
     unsafe { receive_many(&lazy.channel, &options, fd, messages, flags, timeout, real_recvmsg()) }
 }
 
-/// recvfrom(2).
-///
-/// # Safety
-/// As recvfrom(2).
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn recvfrom(
+unsafe extern "C" fn recvfrom(
     fd: c_int,
     buffer: *mut c_void,
     length: usize,
@@ -122,17 +108,8 @@ pub unsafe extern "C" fn recvfrom(
     }
 }
 
-/// recv(2).
-///
-/// # Safety
-/// As recv(2).
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn recv(
-    fd: c_int,
-    buffer: *mut c_void,
-    length: usize,
-    flags: c_int,
-) -> ssize_t {
+unsafe extern "C" fn recv(fd: c_int, buffer: *mut c_void, length: usize, flags: c_int) -> ssize_t {
     // SAFETY: as the caller promises; so the C library has it, too.
     unsafe { recvfrom(fd, buffer, length, flags, std::ptr::null_mut(), std::ptr::null_mut()) }
 }
@@ -142,12 +119,8 @@ fortified!(__recvfrom_chk: recvfrom(fd: c_int, buffer: *mut c_void, length: usiz
 
 fortified!(__recv_chk: recv(fd: c_int, buffer: *mut c_void, length: usize; flags: c_int) -> ssize_t, length);
 
-/// read(2).
-///
-/// # Safety
-/// As read(2).
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, length: usize) -> ssize_t {
+unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, length: usize) -> ssize_t {
     if slots::find(fd).is_some() {
         // sock_read_iter(): nothing asked for is nothing read.
         // SAFETY: as the caller promises.
@@ -160,12 +133,8 @@ pub unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, length: usize) -> 
 
 fortified!(__read_chk: read(fd: c_int, buffer: *mut c_void, length: usize;) -> ssize_t, length);
 
-/// readv(2).
-///
-/// # Safety
-/// As readv(2).
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
+unsafe extern "C" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: as the caller promises.
     if slots::find(fd).is_some() && unsafe { has_room(parts, count) } {
         // SAFETY: a header of zeros has no address and no control messages.
@@ -193,9 +162,8 @@ unsafe fn has_room(parts: *const iovec, count: c_int) -> bool {
     }
 }
 
-/// close(2).
 #[unsafe(no_mangle)]
-pub extern "C" fn close(fd: c_int) -> c_int {
+extern "C" fn close(fd: c_int) -> c_int {
     if slots::OWN.has(fd) {
         return fail(libc::EBADF);
     }
@@ -205,9 +173,8 @@ pub extern "C" fn close(fd: c_int) -> c_int {
     unsafe { real(fd) }
 }
 
-/// close_range(2).
 #[unsafe(no_mangle)]
-pub extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     let real = next!(close_range: unsafe extern "C" fn(c_uint, c_uint, c_int) -> c_int);
     // Of none, which tells whether the kernel refuses it.
     // SAFETY: a system call.
@@ -224,9 +191,8 @@ pub extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_in
     })
 }
 
-/// closefrom(3).
 #[unsafe(no_mangle)]
-pub extern "C" fn closefrom(first: c_int) {
+extern "C" fn closefrom(first: c_int) {
     if close_range(first.max(0).unsigned_abs(), c_uint::MAX, 0) == 0 {
         return;
     }
@@ -246,25 +212,22 @@ pub extern "C" fn closefrom(first: c_int) {
     }
 }
 
-/// dup(2).
 #[unsafe(no_mangle)]
-pub extern "C" fn dup(fd: c_int) -> c_int {
+extern "C" fn dup(fd: c_int) -> c_int {
     let real = next!(dup: unsafe extern "C" fn(c_int) -> c_int);
     // SAFETY: a system call.
     duplicated(fd, unsafe { real(fd) })
 }
 
-/// dup2(2).
 #[unsafe(no_mangle)]
-pub extern "C" fn dup2(fd: c_int, to: c_int) -> c_int {
+extern "C" fn dup2(fd: c_int, to: c_int) -> c_int {
     let real = next!(dup2: unsafe extern "C" fn(c_int, c_int) -> c_int);
     // SAFETY: a system call.
     duplicated_to(fd, to, || unsafe { real(fd, to) })
 }
 
-/// dup3(2).
 #[unsafe(no_mangle)]
-pub extern "C" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
+extern "C" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
     let real = next!(dup3: unsafe extern "C" fn(c_int, c_int, c_int) -> c_int);
     // SAFETY: a system call.
     duplicated_to(fd, to, || unsafe { real(fd, to, flags) })
@@ -287,12 +250,8 @@ fn duplicated(fd: c_int, to: c_int) -> c_int {
 /// fcntl(2), by either of its names. Its third argument is a number or a pointer, or there is none.
 macro_rules! fcntl {
     ($name:ident) => {
-        /// fcntl(2).
-        ///
-        /// # Safety
-        /// As fcntl(2).
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(fd: c_int, command: c_int, argument: *mut c_void) -> c_int {
+        unsafe extern "C" fn $name(fd: c_int, command: c_int, argument: *mut c_void) -> c_int {
             let real = next!($name: unsafe extern "C" fn(c_int, c_int, ...) -> c_int);
             // SAFETY: as the caller promises.
             let result = unsafe { real(fd, command, argument) };
@@ -306,12 +265,8 @@ macro_rules! fcntl {
 fcntl!(fcntl);
 fcntl!(fcntl64);
 
-/// ioctl(2).
-///
-/// # Safety
-/// As ioctl(2).
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
     let real = next!(ioctl: unsafe extern "C" fn(c_int, c_ulong, ...) -> c_int);
     if request == libc::FIONREAD
         && !argument.is_null()
@@ -326,12 +281,8 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_voi
     unsafe { real(fd, request, argument) }
 }
 
-/// setsockopt(2).
-///
-/// # Safety
-/// As setsockopt(2).
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn setsockopt(
+unsafe extern "C" fn setsockopt(
     fd: c_int,
     level: c_int,
     option: c_int,

@@ -15,12 +15,8 @@ const EPOLL_READABLE: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
 const EPOLL_OF_CHANNEL: u32 =
     EPOLL_READABLE | (libc::EPOLLET | libc::EPOLLONESHOT | libc::EPOLLWAKEUP) as u32;
 
-/// poll(2).
-///
-/// # Safety
-/// As poll(2).
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
     let real = next!(poll: unsafe extern "C" fn(*mut pollfd, nfds_t, c_int) -> c_int);
     // SAFETY: as the caller promises.
     unsafe { with_rings(fds, count, |fds, count| real(fds, count, timeout)) }
@@ -29,12 +25,8 @@ pub unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -
 fortified!(__poll_chk: poll(fds: *mut pollfd, count: nfds_t, timeout: c_int;) -> c_int,
     (count as usize).saturating_mul(size_of::<pollfd>()));
 
-/// ppoll(2).
-///
-/// # Safety
-/// As ppoll(2).
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ppoll(
+unsafe extern "C" fn ppoll(
     fds: *mut pollfd,
     count: nfds_t,
     timeout: *const timespec,
@@ -93,12 +85,8 @@ unsafe fn with_rings(
     asked.iter().filter(|one| one.revents != 0).count() as c_int
 }
 
-/// select(2).
-///
-/// # Safety
-/// As select(2).
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn select(
+unsafe extern "C" fn select(
     count: c_int,
     readable: *mut fd_set,
     writable: *mut fd_set,
@@ -114,12 +102,8 @@ pub unsafe extern "C" fn select(
     }
 }
 
-/// pselect(2).
-///
-/// # Safety
-/// As pselect(2).
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pselect(
+unsafe extern "C" fn pselect(
     count: c_int,
     readable: *mut fd_set,
     writable: *mut fd_set,
@@ -205,11 +189,8 @@ pub(crate) fn of_channel(asked: epoll_event) -> epoll_event {
 
 /// epoll_ctl(2): what is readable beside the socket, under the program's own name for it, is the channel; the socket
 /// itself is for all else. So epoll_wait(2) tells once what comes by either.
-///
-/// # Safety
-/// As epoll_ctl(2).
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn epoll_ctl(
+pub(crate) unsafe extern "C" fn epoll_ctl(
     epoll: c_int,
     operation: c_int,
     fd: c_int,

@@ -89,9 +89,6 @@ pub extern "C" fn weir_socket_ready_fd(fd: c_int) -> c_int {
 }
 
 /// As recvfrom(2). See the header.
-///
-/// # Safety
-/// As recvfrom(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weir_recvfrom(
     fd: c_int,
@@ -110,9 +107,6 @@ pub unsafe extern "C" fn weir_recvfrom(
 }
 
 /// As recvmsg(2). See the header.
-///
-/// # Safety
-/// As recvmsg(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weir_recvmsg(fd: c_int, header: *mut libc::msghdr, flags: c_int) -> isize {
     match find(fd) {
@@ -124,9 +118,6 @@ pub unsafe extern "C" fn weir_recvmsg(fd: c_int, header: *mut libc::msghdr, flag
 }
 
 /// As recvmmsg(2). See the header.
-///
-/// # Safety
-/// As recvmmsg(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weir_recvmmsg(
     fd: c_int,

@@ -54,17 +54,11 @@ impl AsyncLazyUdpSocket {
     }
 
     /// As [`LazyUdpSocket::recv_from`]. If it is cancelled, no datagram is lost.
-    ///
-    /// # Errors
-    /// As [`LazyUdpSocket::recv_from`].
     pub async fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         self.when_ready(|socket| socket.recv_from(buffer)).await
     }
 
     /// As [`LazyUdpSocket::recv_batch`]. If it is cancelled, no datagram is lost.
-    ///
-    /// # Errors
-    /// As [`LazyUdpSocket::recv_batch`].
     pub async fn recv_batch(
         &self,
         most: usize,

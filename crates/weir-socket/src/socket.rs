@@ -75,17 +75,11 @@ impl LazyUdpSocket {
     }
 
     /// As [`UdpSocket::recv_from`].
-    ///
-    /// # Errors
-    /// As [`UdpSocket::recv_from`].
     pub fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let (length, from) = self.receive(buffer, false)?;
         Ok((length, from.ok_or(io::ErrorKind::InvalidInput)?))
     }
 
-    /// As [`UdpSocket::peek_from`].
-    ///
-    /// # Errors
     /// As [`UdpSocket::peek_from`].
     pub fn peek_from(&self, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
         let (length, from) = self.receive(buffer, true)?;
@@ -93,16 +87,10 @@ impl LazyUdpSocket {
     }
 
     /// As [`UdpSocket::recv`].
-    ///
-    /// # Errors
-    /// As [`UdpSocket::recv`].
     pub fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.receive(buffer, false).map(|(length, _)| length)
     }
 
-    /// As [`UdpSocket::peek`].
-    ///
-    /// # Errors
     /// As [`UdpSocket::peek`].
     pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.receive(buffer, true).map(|(length, _)| length)
