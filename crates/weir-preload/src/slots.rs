@@ -196,11 +196,6 @@ pub(crate) fn has_place(fd: c_int) -> bool {
     usize::try_from(fd).is_ok_and(|fd| fd < SLOTS) && is_this_process()
 }
 
-/// A descriptor that is not a lazy socket is in an epoll set from now on.
-pub(crate) fn watched(fd: c_int) {
-    WATCHED.set(fd, true);
-}
-
 /// A descriptor is a lazy socket from now on.
 pub(crate) fn put(fd: c_int, lazy: Arc<Lazy>) {
     let Some(place) = TABLE.get(fd as usize).filter(|_| is_this_process()) else { return };
@@ -283,56 +278,4 @@ pub(crate) fn around_own(first: u32, last: u32, close: impl Fn(u32, u32) -> c_in
 /// All descriptors of this range are not what they were any more.
 pub(crate) fn forget_range(first: u32, last: u32) {
     (first..=last.min(SLOTS as u32 - 1)).for_each(|fd| forget(fd as c_int));
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::AtomicBool;
-    use std::time::{Duration, Instant};
-
-    use super::*;
-
-    /// How a child ends that forks after `delay`, while another of its threads has the library see its first descriptor.
-    fn end_of_child(delay: Duration) -> c_int {
-        let mut status = 0;
-        // SAFETY: the child, and its child, end here, by the call or by the alarm.
-        unsafe {
-            let child = libc::fork();
-            if child == 0 {
-                libc::alarm(10);
-                let (there, begin) = (AtomicBool::new(false), AtomicBool::new(false));
-                std::thread::scope(|scope| {
-                    scope.spawn(|| {
-                        there.store(true, Ordering::Release);
-                        while !begin.load(Ordering::Acquire) {
-                            std::hint::spin_loop();
-                        }
-                        let from = Instant::now();
-                        while from.elapsed() < delay {}
-                        watched(7);
-                    });
-                    while !there.load(Ordering::Acquire) {
-                        std::hint::spin_loop();
-                    }
-                    begin.store(true, Ordering::Release);
-                    let child = libc::fork();
-                    if child == 0 {
-                        libc::alarm(2);
-                        watched(7);
-                        libc::_exit(c_int::from(!is_this_process()));
-                    }
-                    libc::waitpid(child, &raw mut status, 0);
-                });
-                libc::_exit(c_int::from(status != 0));
-            }
-            libc::waitpid(child, &raw mut status, 0);
-        }
-        status
-    }
-
-    #[test]
-    fn a_child_of_fork_waits_for_no_thread_of_its_parent() {
-        let mut delays = (0..600).map(|each| Duration::from_nanos(each * 500));
-        assert_eq!(delays.find(|delay| end_of_child(*delay) != 0), None);
-    }
 }

@@ -203,7 +203,7 @@ pub(crate) unsafe extern "C" fn epoll_ctl(
         let result = unsafe { real(epoll, operation, fd, event) };
         // Until it is closed: one set that it leaves may not be the only one.
         if result == 0 && operation == libc::EPOLL_CTL_ADD {
-            slots::watched(fd);
+            slots::WATCHED.set(fd, true);
         }
         return result;
     };
