@@ -53,15 +53,8 @@ pub enum Ordinary {
     Malformed(#[from] crate::protocol::Malformed),
 }
 
-/// A ring, and the connection that it lasts as long as.
-#[derive(Debug)]
-pub(crate) struct Attached {
-    pub(crate) ring: Ring,
-    pub(crate) connection: Own,
-}
-
-/// Asks for a ring of so many bytes for a bound UDP socket.
-pub(crate) fn attach(socket: BorrowedFd<'_>, ring_bytes: u64) -> Result<Attached, Ordinary> {
+/// Asks for a ring of so many bytes for a bound UDP socket. The ring lasts as long as the connection.
+pub(crate) fn attach(socket: BorrowedFd<'_>, ring_bytes: u64) -> Result<(Ring, Own), Ordinary> {
     let failed = |operation| move |source| Ordinary::System { operation, source };
     let cookie = sys::netns_cookie(socket).map_err(failed("identify the network namespace"))?;
     let deadline = Instant::now() + ANSWER_TIMEOUT;
@@ -87,7 +80,7 @@ pub(crate) fn attach(socket: BorrowedFd<'_>, ring_bytes: u64) -> Result<Attached
         (Reply::Ring { bytes }, Some(fd)) => {
             let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
             let ring = Ring::map(Own::of(fd), bytes).map_err(failed("map the ring"))?;
-            Ok(Attached { ring, connection: Own::of(connection) })
+            Ok((ring, Own::of(connection)))
         }
     }
 }

@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::ioctl_fionread;
 use rustix::net::{Shutdown, shutdown};
 
-use crate::attach::{self, Attached, Ordinary, Own};
+use crate::attach::{self, Ordinary, Own};
 use crate::datagram::{Datagram, Record};
 use crate::ring::{Reader, Ring};
 use crate::sys;
@@ -69,7 +69,7 @@ impl Channel {
         };
         add(socket).map_err(poll)?;
         // From here on, what fails costs what has come to the ring by then.
-        let Attached { ring, connection } = attach::attach(socket, ring_bytes)?;
+        let (ring, connection) = attach::attach(socket, ring_bytes)?;
         add(ring.fd().as_fd()).map_err(poll)?;
         // What has come before stays before, but not all that the socket is sent from now on: it may never be empty.
         let kernel_left = sys::waiting_max(socket).map_err(failed("see what waits"))?;
@@ -113,11 +113,6 @@ impl Channel {
     pub fn leave(&self) {
         // weir sees a hang-up. If there is no weir any more, it has left.
         let _ = shutdown(&self.connection, Shutdown::Both);
-    }
-
-    /// Bytes of the ring.
-    pub fn ring_bytes(&self) -> usize {
-        self.ring.bytes()
     }
 
     /// Datagrams with a wrong checksum, which were dropped here as the kernel drops them.
@@ -236,7 +231,9 @@ impl Channel {
         };
         if is_kernels_turn(&mut reader, socket) {
             let state = reader.state();
-            state.spend_turn(peek);
+            if !peek {
+                state.kernel_left -= 1;
+            }
             return match std::mem::take(&mut state.errno) {
                 0 => Next::Kernel,
                 errno => Next::Failed(errno),

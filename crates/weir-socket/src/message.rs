@@ -3,7 +3,7 @@
 
 use std::ffi::{c_int, c_uint};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -231,7 +231,7 @@ fn number(fd: RawFd, level: i32, option: i32) -> Option<i32> {
 /// # Safety
 /// The header is one that recvmsg(2) would take.
 #[allow(unsafe_code)]
-pub unsafe fn fill(
+unsafe fn fill(
     header: &mut libc::msghdr,
     datagram: &Datagram<'_>,
     options: &Options,
@@ -254,14 +254,13 @@ pub unsafe fn fill(
         header.msg_flags |= libc::MSG_TRUNC;
     }
     if !header.msg_name.is_null() {
-        // SAFETY: the caller's, of the length that it says.
-        header.msg_namelen = unsafe {
-            fill_address(
-                as_seen_by(options.v6, datagram.source),
-                header.msg_name.cast(),
-                header.msg_namelen,
-            )
+        let address = SocketAddrAny::from(as_seen_by(options.v6, datagram.source));
+        let fits = address.addr_len().min(header.msg_namelen) as usize;
+        // SAFETY: to the caller's, no more than it says that there is room for, from a buffer of its own.
+        unsafe {
+            address.as_ptr().cast::<u8>().copy_to_nonoverlapping(header.msg_name.cast(), fits)
         };
+        header.msg_namelen = address.addr_len();
     }
     let mut control = Control {
         // SAFETY: the caller's, of the length that it says.
@@ -286,24 +285,6 @@ pub unsafe fn fill(
         datagram.payload.len() - rest.len()
     };
     isize::try_from(length).unwrap_or(isize::MAX)
-}
-
-/// Writes an address, as much as there is room for, and returns its whole length.
-///
-/// # Safety
-/// There are so many bytes of room.
-#[allow(unsafe_code)]
-pub unsafe fn fill_address(
-    address: SocketAddr,
-    at: *mut u8,
-    room: libc::socklen_t,
-) -> libc::socklen_t {
-    let address = SocketAddrAny::from(address);
-    let length = address.addr_len();
-    let fits = length.min(room) as usize;
-    // SAFETY: no more than there is room for, from a buffer of its own.
-    unsafe { address.as_ptr().cast::<u8>().copy_to_nonoverlapping(at, fits) };
-    length
 }
 
 struct Control {
@@ -371,16 +352,12 @@ impl Control {
             self.cut = true;
             return;
         }
-        let fits = data.len().min(room - header);
-        self.cut |= fits < data.len();
-        let length = (header + fits).to_ne_bytes();
-        let numbers = [level.to_ne_bytes(), kind.to_ne_bytes()].concat();
-        for (at, bytes) in [(0, &length[..]), (length.len(), &numbers), (header, &data[..fits])] {
-            // SAFETY: within the room that is left.
-            unsafe {
-                bytes.as_ptr().copy_to_nonoverlapping(self.at.add(self.used + at), bytes.len());
-            }
-        }
-        self.used += (header + fits).next_multiple_of(size_of::<usize>()).min(room);
+        let length = (header + data.len()).min(room);
+        self.cut |= length < header + data.len();
+        let (level, kind) = (level.to_ne_bytes(), kind.to_ne_bytes());
+        let message = [&length.to_ne_bytes()[..], &level, &kind, data].concat();
+        // SAFETY: within the room that is left.
+        unsafe { message.as_ptr().copy_to_nonoverlapping(self.at.add(self.used), length) };
+        self.used += length.next_multiple_of(size_of::<usize>()).min(room);
     }
 }

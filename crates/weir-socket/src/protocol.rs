@@ -52,7 +52,11 @@ impl Peer {
     /// # Errors
     /// The kernel's answer.
     pub fn of(connection: impl AsFd) -> rustix::io::Result<Self> {
-        let [pid, uid, _] = crate::sys::peer(connection.as_fd())?;
+        // As this process's namespaces number them. A process that has no number is 0, which rustix takes for an error.
+        let mut credentials = [0_u32; 3];
+        let socket = connection.as_fd();
+        crate::sys::get(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, &mut credentials)?;
+        let [pid, uid, _] = credentials;
         Ok(Self { pid: pid.cast_signed(), uid })
     }
 }

@@ -41,15 +41,6 @@ pub(crate) struct SharedState {
     pub(crate) errno: i32,
 }
 
-impl SharedState {
-    /// The kernel's socket is going to be read.
-    pub(crate) fn spend_turn(&mut self, peek: bool) {
-        if !peek {
-            self.kernel_left -= 1;
-        }
-    }
-}
-
 /// Memory that is mapped as long as this lives.
 #[derive(Debug)]
 pub(crate) struct Mapping {
@@ -180,11 +171,6 @@ impl Ring {
     /// Its descriptor, readable while there is a record.
     pub(crate) fn fd(&self) -> &Own {
         &self.fd
-    }
-
-    /// Bytes of data.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
     }
 
     /// Whether a record waits; without the lock, as of a moment ago.

@@ -4,8 +4,6 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::Errno;
 
-const SO_NETNS_COOKIE: i32 = 71;
-const SO_MEMINFO: i32 = 55;
 /// Less than any packet is charged: an `sk_buff` and a `skb_shared_info` alone are more.
 const CHARGED_MIN: u32 = 512;
 
@@ -13,23 +11,15 @@ const CHARGED_MIN: u32 = 512;
 pub(crate) fn waiting_max(socket: BorrowedFd<'_>) -> rustix::io::Result<u32> {
     // SK_MEMINFO_RMEM_ALLOC is the first; a kernel that has more than there is room for leaves them out.
     let mut memory = [0_u32; 16];
-    get(socket, libc::SOL_SOCKET, SO_MEMINFO, &mut memory)?;
+    get(socket, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut memory)?;
     Ok(memory[0].div_ceil(CHARGED_MIN))
 }
 
 /// A number of the network namespace that a socket is in; since Linux 5.14.
 pub(crate) fn netns_cookie(socket: BorrowedFd<'_>) -> rustix::io::Result<u64> {
     let mut cookie = [0_u64];
-    get(socket, libc::SOL_SOCKET, SO_NETNS_COOKIE, &mut cookie)?;
+    get(socket, libc::SOL_SOCKET, libc::SO_NETNS_COOKIE, &mut cookie)?;
     Ok(cookie[0])
-}
-
-/// Process, user and group of the other end of a Unix socket, as this process's namespaces number them. A process that
-/// has no number there is 0, which rustix takes for an error.
-pub(crate) fn peer(socket: BorrowedFd<'_>) -> rustix::io::Result<[u32; 3]> {
-    let mut credentials = [0; 3];
-    get(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, &mut credentials)?;
-    Ok(credentials)
 }
 
 /// Reads an option that is integers.
