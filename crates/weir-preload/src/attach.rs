@@ -25,30 +25,28 @@ const RING: &str = "WEIR_RING_BYTES";
 pub(crate) fn consider(fd: c_int) {
     let Some(address) = address_of(fd) else { return };
     let port = address.port();
-    if !slots::has_place(fd) || !is_wanted(port) {
-        return;
+    if slots::has_place(fd)
+        && is_wanted(port)
+        && let Err(why) = make_lazy(fd, address)
+    {
+        say_once(&format!("UDP port {port} has an ordinary socket: {why}"));
     }
+}
+
+fn make_lazy(fd: c_int, address: SocketAddr) -> Result<(), String> {
     let sharing = slots::sharing(address);
     if sharing >= sharing_max(fd) {
-        return say_once(&format!(
-            "weir: UDP port {port} has an ordinary socket: {sharing} of this process share its address and are lazy\n"
-        ));
+        return Err(format!("{sharing} of this process share its address and are lazy"));
     }
     let all = slots::with_duplicates(fd);
     if all.iter().any(|fd| slots::WATCHED.has(*fd)) {
-        return say_once(&format!(
-            "weir: UDP port {port} has an ordinary socket: it was in an epoll set before it was bound\n"
-        ));
+        return Err("it was in an epoll set before it was bound".into());
     }
-    let attached = ring_bytes(fd)
-        .and_then(|bytes| Channel::attach(borrow(fd), bytes).map_err(|why| why.to_string()));
-    match attached {
-        Ok(channel) => {
-            let lazy = Arc::new(Lazy::new(channel, fd, address));
-            all.into_iter().for_each(|fd| slots::put(fd, Arc::clone(&lazy)));
-        }
-        Err(why) => say_once(&format!("weir: UDP port {port} has an ordinary socket: {why}\n")),
-    }
+    let bytes = ring_bytes(fd)?;
+    let channel = Channel::attach(borrow(fd), bytes).map_err(|why| why.to_string())?;
+    let lazy = Arc::new(Lazy::new(channel, fd, address));
+    all.into_iter().for_each(|fd| slots::put(fd, Arc::clone(&lazy)));
+    Ok(())
 }
 
 /// As many as the user says; else no fewer than the program has asked the kernel for.
@@ -91,9 +89,7 @@ fn is_wanted(port: u16) -> bool {
         Ok(ports) => ports.split(',').map(str::trim).filter(|each| !each.is_empty()).any(|each| {
             let wanted: Result<u16, _> = each.parse();
             if wanted.is_err() {
-                say_once(&format!(
-                    "weir: {PORTS}={ports:?} is no list of ports, such as 53,8125\n"
-                ));
+                say_once(&format!("{PORTS}={ports:?} is no list of ports, such as 53,8125"));
             }
             wanted == Ok(port)
         }),
@@ -110,6 +106,6 @@ fn client_ports_from() -> Option<u16> {
 pub(crate) fn say_once(what: &str) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Ordering::Relaxed) {
-        let _ = rustix::io::write(borrow(2), what.as_bytes());
+        let _ = rustix::io::write(borrow(2), format!("weir: {what}\n").as_bytes());
     }
 }

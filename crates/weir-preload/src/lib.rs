@@ -24,8 +24,6 @@ use weir_socket::message::{RecvMsg, as_recvfrom, borrow, fail, receive, receive_
 
 use crate::next::next;
 
-/// linux/close_range.h.
-const CLOSE_RANGE_CLOEXEC: c_int = 4;
 /// A name for each open descriptor.
 const OPEN: &str = "/proc/self/fd";
 
@@ -38,22 +36,13 @@ unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, length: socklen_t
     let real = next!(bind: unsafe extern "C" fn(c_int, *const sockaddr, socklen_t) -> c_int);
     // SAFETY: as the caller promises.
     let result = unsafe { real(fd, address, length) };
-    // Both families have the port in the same place. Where the kernel chooses it, few packets come.
+    // sin_port and sin6_port both follow the family. Where the kernel chooses it, few packets come.
     // SAFETY: the kernel has read as many bytes, and accepted them as an address.
-    if result == 0 && length >= 4 && unsafe { port_at(address) } != 0 {
+    let has_port = || unsafe { address.cast::<[u16; 2]>().read_unaligned() }[1] != 0;
+    if result == 0 && length >= 4 && has_port() {
         attach::consider(fd);
     }
     result
-}
-
-/// The port of an IPv4 or IPv6 address.
-///
-/// # Safety
-/// At least four bytes are there.
-unsafe fn port_at(address: *const sockaddr) -> u16 {
-    // SAFETY: as the caller promises; sin_port and sin6_port both follow the family.
-    let bytes = unsafe { address.cast::<[u8; 4]>().read_unaligned() };
-    u16::from_be_bytes([bytes[2], bytes[3]])
 }
 
 #[unsafe(no_mangle)]
@@ -183,7 +172,7 @@ extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     }
     slots::around_own(first, last, |first, last| {
         // Before others can have the numbers; with CLOSE_RANGE_CLOEXEC nothing is closed now.
-        if flags & CLOSE_RANGE_CLOEXEC == 0 {
+        if flags.cast_unsigned() & libc::CLOSE_RANGE_CLOEXEC == 0 {
             slots::forget_range(first, last);
         }
         // SAFETY: a system call.

@@ -235,7 +235,7 @@ pub(crate) unsafe extern "C" fn epoll_ctl(
             true => "EPOLLONESHOT is asked for with more than EPOLLIN".into(),
             false => format!("its ring cannot be added to an epoll set: {why}"),
         };
-        say_once(&format!("weir: a UDP port has an ordinary socket: {why}\n"));
+        say_once(&format!("a UDP port has an ordinary socket: {why}"));
     }
     // SAFETY: as above.
     unsafe {
