@@ -238,7 +238,7 @@ impl Session<'_> {
                 next_line = (next_line + LINE).max(now);
                 self.check_interface()?;
                 printer.line(&self.tap.counts()?);
-                if self.args.count && !printer.is_read() {
+                if self.args.count && !printer.console.is_read() {
                     return Ok(Ending::Signal);
                 }
             }

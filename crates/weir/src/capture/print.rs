@@ -28,7 +28,7 @@ pub struct Printer {
     json: bool,
     /// Whether each second has a line.
     lines: bool,
-    console: Console,
+    pub console: Console,
     last: (Instant, Counts),
 }
 
@@ -94,11 +94,6 @@ impl Printer {
             clock::time(at),
             matched_bytes_per_second as f64 * 8e-6,
         ));
-    }
-
-    /// As [`Console::is_read`].
-    pub fn is_read(&self) -> bool {
-        self.console.is_read()
     }
 
     /// What there was in all; then as [`Console::end`].

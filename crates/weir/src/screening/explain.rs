@@ -21,11 +21,10 @@ use crate::out::{self, or_gone};
 use crate::packet::{ICMP, ICMPV6, Packet};
 use crate::status::SCHEMA;
 
-/// 802.1Q and 802.1ad, behind as many tags as the parser takes off.
-const VLAN_ETHERTYPES: [u16; 2] = [0x8100, 0x88a8];
-
-/// What may have IP in it that the parser does not look into.
-const WRAPPED: [(usize, &str); 6] = [
+/// What may have IP in it that the parser does not look into; 802.1Q and 802.1ad, behind as many tags as it takes off.
+const WRAPPED: [(usize, &str); 8] = [
+    (0x8100, "too many VLAN tags"),
+    (0x88a8, "too many VLAN tags"),
     (abi::WALL_MPLS, "MPLS"),
     (abi::WALL_MPLS_MULTICAST, "MPLS"),
     (abi::WALL_PPPOE_SESSION, "PPPoE"),
@@ -47,13 +46,8 @@ pub fn run(args: &ScreenArgs, rules: &Rules, path: &Path) -> Result<()> {
         number += 1;
         accepted.now = captured.time.unwrap_or(accepted.now);
         let (action, packet, why) = match parse(&mut parser, &captured)? {
-            Read::Whole(parsed) => outcome(rules, &parsed, &mut accepted),
-            Read::InPart => {
-                ("-".into(), "captured in part".into(), "what is missing decides".into())
-            }
-            Read::TooLong(len) => {
-                ("-".into(), format!("{len} bytes"), "too long to be judged".into())
-            }
+            Ok(parsed) => outcome(rules, &parsed, &mut accepted),
+            Err([packet, why]) => ("-".into(), packet, why),
         };
         let line = if args.json {
             json!({"schema": SCHEMA, "number": number, "action": action, "packet": packet, "rule": why})
@@ -77,24 +71,20 @@ pub fn run(args: &ScreenArgs, rules: &Rules, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What there is of a packet to judge.
-enum Read {
-    /// All that decides.
-    Whole(Parsed),
-    InPart,
-    /// For the kernel to run a program on, in bytes.
-    TooLong(usize),
-}
-
-/// What was not captured does not decide if the packet is the same with zeros and with ones in its place.
-fn parse(parser: &mut Parser, captured: &Captured) -> Result<Read> {
+/// What there is of a packet to judge; or what it is instead, and why. What was not captured does not decide if the
+/// packet is the same with zeros and with ones in its place.
+fn parse(
+    parser: &mut Parser,
+    captured: &Captured,
+) -> Result<std::result::Result<Parsed, [String; 2]>> {
     let frame = captured.frame(MacAddr([0; 6]));
     if frame.len() > PACKET_LEN_MAX {
-        return Ok(Read::TooLong(frame.len()));
+        // For the kernel to run a program on.
+        return Ok(Err([format!("{} bytes", frame.len()), "too long to be judged".into()]));
     }
     let missing = (captured.wire_len as usize).saturating_sub(captured.data.len());
     if missing == 0 {
-        return Ok(Read::Whole(parse_frame(parser, &frame)?));
+        return Ok(Ok(parse_frame(parser, &frame)?));
     }
     let mut filled = frame.into_owned();
     let (begin, len) = (filled.len(), (filled.len() + missing).min(PACKET_LEN_MAX));
@@ -105,7 +95,8 @@ fn parse(parser: &mut Parser, captured: &Captured) -> Result<Read> {
     let judged = |it: &Parsed| (it.reached(), Packet::of(it), it.routed, it.ethertype);
     let is_same = judged(&parsed) == judged(&other);
     let is_read = parsed.reached() != Parse::WEIR_PARSE_MALFORMED;
-    Ok(if is_same && is_read { Read::Whole(parsed) } else { Read::InPart })
+    let in_part = || ["captured in part".into(), "what is missing decides".into()];
+    Ok((is_same && is_read).then_some(parsed).ok_or_else(in_part))
 }
 
 fn parse_frame(parser: &mut Parser, frame: &[u8]) -> Result<Parsed> {
@@ -168,16 +159,14 @@ fn outcome(rules: &Rules, parsed: &Parsed, accepted: &mut Accepted) -> (String, 
     const UNCLEAR: &str = "unclear: no rule is asked";
     const OWN: &str = "own: the rules are about IP";
     let so = |action: &str, packet: &str, why: &str| (action.into(), packet.into(), why.into());
+    let ethertype = usize::from(parsed.ethertype);
     match (parsed.reached(), Packet::of(parsed)) {
         (Parse::WEIR_PARSE_MALFORMED, _) => so("drop", "malformed", UNCLEAR),
         (Parse::WEIR_PARSE_IPV6_CHAIN, _) => so("drop", "too many IPv6 extension headers", UNCLEAR),
         (Parse::WEIR_PARSE_ARP, _) => so("pass", "ARP", OWN),
-        (_, None) if VLAN_ETHERTYPES.contains(&parsed.ethertype) => {
-            so("drop", "too many VLAN tags", UNCLEAR)
-        }
-        (_, None) => match wrapped(parsed.ethertype) {
-            Some(name) => so("drop", name, UNCLEAR),
-            None => so("pass", &format!("ethertype 0x{:04x}", parsed.ethertype), OWN),
+        (_, None) => match WRAPPED.iter().find(|(each, _)| *each == ethertype) {
+            Some((_, name)) => so("drop", name, UNCLEAR),
+            None => so("pass", &format!("ethertype 0x{ethertype:04x}"), OWN),
         },
         (_, Some(packet)) if parsed.routed > 0 => {
             so("drop", &packet.to_string(), "unclear: source-routed")
@@ -187,10 +176,6 @@ fn outcome(rules: &Rules, parsed: &Parsed, accepted: &mut Accepted) -> (String, 
             (action, packet.to_string(), why)
         }
     }
-}
-
-fn wrapped(ethertype: u16) -> Option<&'static str> {
-    WRAPPED.iter().find(|(each, _)| *each == usize::from(ethertype)).map(|(_, name)| *name)
 }
 
 fn judge(rules: &Rules, packet: &Packet, accepted: &mut Accepted) -> (String, String) {

@@ -12,6 +12,7 @@ mod standing;
 
 use std::cell::RefCell;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -19,8 +20,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::net::{AddressFamily, SendFlags, SocketAddrV6, SocketFlags, SocketType};
-use rustix::net::{ipproto, sendto, socket_with};
+use rustix::net::{
+    AddressFamily, SendFlags, SocketFlags, SocketType, ipproto, sendto, socket_with,
+};
 use signal_hook::consts::signal::SIGUSR1;
 use weir_bpf::abi;
 use weir_bpf::sys::caps::Capability;
@@ -170,7 +172,7 @@ fn guard(args: &ScreenArgs, (path, rules): (&Path, Rules), sides: [Side<'_>; 2])
     });
     let printed = screen.print("summary");
     let left = leave(args.fail, &screen.wall, &sides);
-    served.and(printed).and(left).and(screen.printer.end())
+    served.and(printed).and(left).and(screen.printer.console.end())
 }
 
 fn options(args: &ScreenArgs) -> Options {
@@ -367,7 +369,7 @@ impl Screen<'_> {
     /// A firewall that ends is worse than what went wrong here.
     fn go_on_after(&mut self, done: Result<()>) {
         if let Err(error) = done {
-            self.printer.trouble(&error);
+            self.printer.console.trouble(&error);
         }
     }
 
@@ -414,21 +416,16 @@ impl Screen<'_> {
         let message = frame::prohibited(&mut asked.frame, &asked.parsed, packet)?;
         self.rejections.tell(packet.source, now);
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let open = |family, protocol| socket_with(family, SocketType::RAW, flags, Some(protocol));
-        let sent = match packet.source {
-            std::net::IpAddr::V4(to) => {
-                let socket = open(AddressFamily::INET, ipproto::ICMP).ok()?;
-                let to = std::net::SocketAddrV4::new(to, 0);
-                sendto(&socket, &message, SendFlags::empty(), &to)
-            }
-            std::net::IpAddr::V6(to) => {
-                let socket = open(AddressFamily::INET6, ipproto::ICMPV6).ok()?;
-                let scope = if to.is_unicast_link_local() { ifindex.0 } else { 0 };
-                let to = SocketAddrV6::new(to, 0, 0, scope);
-                sendto(&socket, &message, SendFlags::empty(), &to)
+        let mut to = SocketAddr::new(packet.source, 0);
+        let (family, protocol) = match &mut to {
+            SocketAddr::V4(_) => (AddressFamily::INET, ipproto::ICMP),
+            SocketAddr::V6(to) => {
+                to.set_scope_id(if to.ip().is_unicast_link_local() { ifindex.0 } else { 0 });
+                (AddressFamily::INET6, ipproto::ICMPV6)
             }
         };
-        sent.ok().map(|_| ())
+        let socket = socket_with(family, SocketType::RAW, flags, Some(protocol)).ok()?;
+        sendto(&socket, &message, SendFlags::empty(), &to).ok().map(drop)
     }
 
     /// Reads the rules again. A file with a mistake changes nothing.
@@ -445,7 +442,7 @@ impl Screen<'_> {
                 self.rules = rules;
                 self.printer.reloaded(self.rules.0.len());
             }
-            Err(error) => self.printer.say(&format!("{error}; the rules stay as they are")),
+            Err(error) => self.printer.console.say(&format!("{error}; the rules stay as they are")),
         }
         Ok(())
     }

@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
-use super::rules::{Action, Flags, Network, Rule, Rules, Side};
+use super::rules::{Action, Flags, Network, Rule, Rules, Side, bits};
 use crate::packet::{ICMP, ICMPV6, TCP, UDP};
 
 /// Where a file is wrong, and how.
@@ -211,21 +211,15 @@ fn network(text: &str) -> Result<Network, String> {
     let address: IpAddr = address
         .parse()
         .map_err(|_| format!("{text:?} is no network, such as 192.0.2.0/24 or 2001:db8::/32"))?;
-    let bits = if address.is_ipv4() { 32 } else { 128 };
-    let len: u8 = len.map_or(Ok(bits), str::parse).unwrap_or(u8::MAX);
-    if len > bits {
-        return Err(format!("the prefix of {text:?} is to be a number to {bits}"));
+    let most = if address.is_ipv4() { 32 } else { 128 };
+    let len: u8 = len.map_or(Ok(most), str::parse).unwrap_or(u8::MAX);
+    if len > most {
+        return Err(format!("the prefix of {text:?} is to be a number to {most}"));
     }
-    let shift = 128 - u32::from(len) - if bits == 32 { 96 } else { 0 };
-    let first: IpAddr = match address {
-        IpAddr::V4(it) => {
-            let mask = u32::MAX.checked_shl(shift).unwrap_or(0);
-            IpAddr::V4((it.to_bits() & mask).into())
-        }
-        IpAddr::V6(it) => {
-            let mask = u128::MAX.checked_shl(shift).unwrap_or(0);
-            IpAddr::V6((it.to_bits() & mask).into())
-        }
+    let first = bits(address) & !u128::MAX.checked_shr(len.into()).unwrap_or(0);
+    let first = match address {
+        IpAddr::V4(_) => IpAddr::V4(((first >> 96) as u32).into()),
+        IpAddr::V6(_) => IpAddr::V6(first.into()),
     };
     if first != address {
         return Err(format!("{text:?} has bits behind its prefix; write {first}/{len}"));

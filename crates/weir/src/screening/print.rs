@@ -9,7 +9,6 @@ use weir_bpf::wall::WallOutcome;
 use super::rules::Action;
 use crate::clock;
 use crate::console::{Console, event_line};
-use crate::error::{Error, Result};
 use crate::out::safe;
 use crate::packet::Packet;
 
@@ -31,7 +30,7 @@ pub struct Tally {
 /// Prints it, if somebody reads; a screen waits for no reader.
 pub struct Printer {
     json: bool,
-    console: Console,
+    pub console: Console,
     /// Decisions that have not been printed yet.
     decisions: Vec<String>,
     /// Lines that were left out since the last that was not.
@@ -84,28 +83,13 @@ impl Printer {
         let text = if self.json { text } else { safe(text.as_bytes()) };
         if !self.console.lines(&text) {
             if self.left_out == 0 {
-                self.say("what is printed is not read: lines are left out");
+                self.console.say("what is printed is not read: lines are left out");
             }
             self.left_out += lines.len();
         } else if self.left_out > 0 {
             let left_out = std::mem::take(&mut self.left_out);
-            self.say(&format!("it is read again; {left_out} lines were left out"));
+            self.console.say(&format!("it is read again; {left_out} lines were left out"));
         }
-    }
-
-    /// As [`Console::end`].
-    pub fn end(self) -> Result<()> {
-        self.console.end()
-    }
-
-    /// A message, on standard error.
-    pub fn say(&mut self, message: &str) {
-        self.console.say(message);
-    }
-
-    /// What goes wrong, once as long as it goes on.
-    pub fn trouble(&mut self, error: &Error) {
-        self.console.trouble(error);
     }
 
     /// Of each rule its name and packets; what became of packets; how many of the forwarded ones were lost, and how many

@@ -37,17 +37,17 @@ pub struct Network {
 impl Network {
     /// Whether an address is one of them.
     pub fn has(&self, address: IpAddr) -> bool {
-        match (self.address, address) {
-            (IpAddr::V4(own), IpAddr::V4(other)) => {
-                let shift = 32 - u32::from(self.len);
-                (own.to_bits() ^ other.to_bits()).checked_shr(shift).unwrap_or(0) == 0
-            }
-            (IpAddr::V6(own), IpAddr::V6(other)) => {
-                let shift = 128 - u32::from(self.len);
-                (own.to_bits() ^ other.to_bits()).checked_shr(shift).unwrap_or(0) == 0
-            }
-            _ => false,
-        }
+        let differ = bits(self.address) ^ bits(address);
+        self.address.is_ipv4() == address.is_ipv4()
+            && differ.checked_shr(128 - u32::from(self.len)).unwrap_or(0) == 0
+    }
+}
+
+/// An address, its first bit the highest.
+pub fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(it) => u128::from(it.to_bits()) << 96,
+        IpAddr::V6(it) => it.to_bits(),
     }
 }
 
