@@ -2,9 +2,16 @@
 
 use std::io::ErrorKind;
 use std::net::UdpSocket;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt,
+};
+use weir_bpf::sys::netns;
 use weir_socket::LazyUdpSocket;
+use weir_socket::protocol::socket_path;
 
 use super::{Daemon, Network, PATIENCE, protected_ipv4, wait_until};
 
@@ -73,10 +80,31 @@ pub fn artifact(name: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// A program that does not know of weir, made lazy.
-pub fn preloaded(network: &Network, program: &str, arguments: &[&str]) -> Child {
+/// Where a network's weir is asked for rings.
+pub fn daemon_socket(network: &Network) -> PathBuf {
+    socket_path(network.near.run(|| netns::cookie().unwrap()).unwrap())
+}
+
+/// Whoever asks there.
+pub fn connect_to(path: &Path) -> OwnedFd {
+    let client =
+        socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .unwrap();
+    sockopt::set_socket_timeout(&client, sockopt::Timeout::Recv, Some(PATIENCE)).unwrap();
+    connect(&client, &SocketAddrUnix::new(path).unwrap()).unwrap();
+    client
+}
+
+/// A program that does not know of weir, to be made lazy.
+pub fn preloading(program: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.args(arguments).env("LD_PRELOAD", artifact("libweir_preload.so"));
+    command
+}
+
+/// The same, started.
+pub fn preloaded(network: &Network, program: &str, arguments: &[&str]) -> Child {
+    let mut command = preloading(program, arguments);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     network.near.run(|| command.spawn().unwrap()).unwrap()
 }

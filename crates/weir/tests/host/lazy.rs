@@ -12,13 +12,9 @@ use crate::common::lazy::*;
 use crate::common::router::tag_what_leaves;
 use crate::common::*;
 use etherparse::PacketBuilder;
-use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt,
-};
+use rustix::net::sockopt;
 use weir_bpf::sys::link::Links;
-use weir_bpf::sys::netns;
 use weir_bpf::sys::packet::PacketSocket;
-use weir_socket::protocol::socket_path;
 use weir_socket::{LazyUdpSocket, Ordinary};
 
 pub const LAZY_PORT: u16 = 9995;
@@ -338,16 +334,9 @@ fn hostile_clients_harm_nobody_but_themselves() {
         Daemon::start(&network, &["--lazy", "--lazy-memory", "1", "--lazy-group", "65534"]);
     let lazy = lazy_socket(&network, LAZY);
     assert_lazy(&lazy);
-    let path = socket_path(network.near.run(|| netns::cookie().unwrap()).unwrap());
-    let open = || {
-        let client =
-            socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-                .unwrap();
-        connect(&client, &SocketAddrUnix::new(&path).unwrap()).unwrap();
-        sockopt::set_socket_timeout(&client, sockopt::Timeout::Recv, Some(PATIENCE)).unwrap();
-        // The same methods, for any kind of socket.
-        UnixStream::from(client)
-    };
+    let path = daemon_socket(&network);
+    // The same methods, for any kind of socket.
+    let open = || UnixStream::from(connect_to(&path));
     let silent: Vec<UnixStream> = (0..50).map(|_| open()).collect();
     let mut random = fastrand::Rng::with_seed(1);
     for _ in 0..200 {
@@ -366,10 +355,10 @@ fn hostile_clients_harm_nobody_but_themselves() {
     assert!(format!("{:?}", twice.ordinary()).contains("lazy already"), "{:?}", twice.ordinary());
     // A user has a share of memory: 1 MiB, as the daemon was told; root has what there is.
     let first_words_of = |user: u32| {
-        let mut command = Command::new("setpriv");
-        command.arg(format!("--reuid={user}")).arg(format!("--regid={user}"));
-        command.args(["--clear-groups", "socat", "-u", "UDP-RECV:9998", "STDOUT"]);
-        command.env("LD_PRELOAD", artifact("libweir_preload.so"));
+        let (uid, gid) = (format!("--reuid={user}"), format!("--regid={user}"));
+        let arguments =
+            [uid.as_str(), &gid, "--clear-groups", "socat", "-u", "UDP-RECV:9998", "STDOUT"];
+        let mut command = preloading("setpriv", &arguments);
         command.env("WEIR_RING_BYTES", "2097152").stderr(Stdio::piped());
         network.near.run(|| Owned::start(&mut command).first_line(PATIENCE)).unwrap()
     };
@@ -448,8 +437,7 @@ fn a_clients_port_is_lazy_only_if_it_is_named() {
     for (ports, port, lazy) in
         [(None, "20000", false), (None, "19999", true), (Some("53,20000"), "20000", true)]
     {
-        let mut python = Command::new("python3");
-        python.args(["-c", script, port]).env("LD_PRELOAD", artifact("libweir_preload.so"));
+        let mut python = preloading("python3", &["-c", script, port]);
         python.envs(ports.map(|ports| ("WEIR_PORTS", ports)));
         let output = network.near.run(|| python.output().unwrap()).unwrap();
         let said = String::from_utf8(output.stdout).unwrap();
@@ -497,8 +485,7 @@ fn settings_of_the_preload_library_that_mean_nothing_are_told() {
     let (network, _daemon) = protected_ipv4(&["--lazy"]);
     let script = "import socket;s=socket.socket(2,2);s.bind(('0.0.0.0',5000))";
     let says = |name: &str, value: &str| {
-        let mut python = Command::new("python3");
-        python.args(["-c", script]).env("LD_PRELOAD", artifact("libweir_preload.so"));
+        let mut python = preloading("python3", &["-c", script]);
         let output = network.near.run(|| python.env(name, value).output().unwrap()).unwrap();
         String::from_utf8(output.stderr).unwrap()
     };

@@ -11,27 +11,19 @@ use std::time::Duration;
 use crate::common::lazy::*;
 use crate::common::*;
 use rustix::fs::{Gid, Uid};
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect,
-    socket_with, sockopt,
-};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, sockopt};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit, setrlimit};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
-use weir_bpf::sys::netns;
 use weir_bpf::sys::stat::Stat;
-use weir_socket::protocol::{self, HEADER_BYTES, Reply, Request, TEXT_BYTES_MAX, socket_path};
+use weir_socket::protocol::{self, HEADER_BYTES, Reply, Request, TEXT_BYTES_MAX};
 
 const NOBODY: u32 = 65534;
 const MIB: u64 = 1 << 20;
 
-fn path(network: &Network) -> PathBuf {
-    socket_path(network.near.run(|| netns::cookie().unwrap()).unwrap())
-}
-
 /// A weir that offers lazy sockets to users other than root, too, and where.
 fn for_a_group() -> (Network, Daemon, PathBuf) {
     let (network, daemon) = protected_ipv4(&["--lazy", "--lazy-group", "65534"]);
-    let path = path(&network);
+    let path = daemon_socket(&network);
     (network, daemon, path)
 }
 
@@ -52,15 +44,6 @@ fn as_user<T: Send>(network: &Network, uid: u32, act: impl FnOnce() -> T + Send)
     network.near.run(run).unwrap()
 }
 
-fn open(path: &Path) -> OwnedFd {
-    let client =
-        socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-            .unwrap();
-    sockopt::set_socket_timeout(&client, sockopt::Timeout::Recv, Some(PATIENCE)).unwrap();
-    connect(&client, &SocketAddrUnix::new(path).unwrap()).unwrap();
-    client
-}
-
 /// Whether it could be sent.
 fn send(client: &OwnedFd, message: &[u8], fds: &[BorrowedFd<'_>]) -> bool {
     protocol::send(client, message, fds, SendFlags::DONTWAIT).is_ok()
@@ -76,7 +59,7 @@ fn answer(client: &OwnedFd) -> Option<(Reply, Option<OwnedFd>)> {
 /// A connection, and its ring, for a socket that nobody else has.
 fn ask(path: &Path, ring_bytes: u64) -> Result<(OwnedFd, OwnedFd), String> {
     let socket = UdpSocket::bind("198.18.0.1:0").unwrap();
-    let client = open(path);
+    let client = connect_to(path);
     assert!(send(&client, &Request { ring_bytes }.encode(), &[socket.as_fd()]));
     match answer(&client).unwrap() {
         (Reply::Ring { .. }, Some(ring)) => Ok((client, ring)),
@@ -106,7 +89,7 @@ fn a_ring_counts_as_long_as_it_is_in_memory() {
     let network = Network::ipv4_only();
     let options = ["--lazy", "--lazy-memory", "4", "--lazy-group", "65534"];
     let daemon = Daemon::start(&network, &options);
-    let path = path(&network);
+    let path = daemon_socket(&network);
     as_nobody(&network, || {
         let kept: Vec<OwnedFd> = (0..4).map(|_| ask(&path, MIB).unwrap().1).collect();
         let why = ask(&path, MIB).unwrap_err();
@@ -122,7 +105,7 @@ fn a_ring_counts_as_long_as_it_is_in_memory() {
 fn the_rings_of_root_are_bounded_too() {
     let network = Network::ipv4_only();
     let _daemon = Daemon::start(&network, &["--lazy", "--lazy-memory", "1"]);
-    let path = path(&network);
+    let path = daemon_socket(&network);
     let asked = || network.near.run(|| ask(&path, MIB)).unwrap();
     let mut rings: Vec<_> = (0..4).map(|_| asked().unwrap()).collect();
     let why = asked().unwrap_err();
@@ -138,7 +121,7 @@ fn the_rings_of_many_users_count_together() {
     let network = Network::ipv4_only();
     let options = ["--lazy", "--lazy-memory", "1", "--lazy-group", "65534"];
     let daemon = Daemon::start(&network, &options);
-    let path = path(&network);
+    let path = daemon_socket(&network);
     let asked = |uid| as_user(&network, uid, || ask(&path, MIB));
     let mut rings: Vec<_> = (1000..1004).map(|uid| asked(uid).unwrap()).collect();
     let why = asked(1004).unwrap_err();
@@ -206,7 +189,7 @@ fn asking_again_and_again_does_not_have_the_rules_read_again_and_again() {
         seq 30000 | awk '{ printf \"route add 10.%d.%d.0/24 via 198.18.0.2\\n\", $1 / 256, $1 % 256 }' | ip -b -";
     sh(&network, script);
     let daemon = Daemon::start(&network, &["--lazy", "--lazy-group", "65534"]);
-    let path = path(&network);
+    let path = daemon_socket(&network);
     let asked = || as_nobody(&network, || ask(&path, 64 << 10).unwrap());
     let before = cpu_time(&daemon);
     let _ring = asked();
@@ -240,7 +223,7 @@ fn a_descriptor_that_cannot_be_closed_delays_nobody_else() {
     let (near, far): (Vec<TcpStream>, Vec<TcpStream>) = blocks.into_iter().unzip();
     // Whoever closes last waits, and is not to be this test.
     daemon.signal(Signal::STOP);
-    let clients: Vec<OwnedFd> = as_nobody(&network, || (0..3).map(|_| open(&path)).collect());
+    let clients: Vec<OwnedFd> = as_nobody(&network, || (0..3).map(|_| connect_to(&path)).collect());
     assert!(send(&clients[0], &request, &[near[0].as_fd()]));
     assert!(send(&clients[1], &request, &[udp.as_fd()]));
     assert!(send(&clients[1], &request, &[near[1].as_fd()]));
@@ -282,7 +265,7 @@ fn many_users_at_once_have_few_processes() {
     have_many_descriptors();
     let (network, daemon, path) = for_a_group();
     let clients: Vec<OwnedFd> =
-        (10_000..10_200).map(|uid| as_user(&network, uid, || open(&path))).collect();
+        (10_000..10_200).map(|uid| as_user(&network, uid, || connect_to(&path))).collect();
     let udp = network.near.run(|| UdpSocket::bind("198.18.0.1:0").unwrap()).unwrap();
     let request = Request { ring_bytes: MIB }.encode();
     assert!(clients.iter().all(|client| send(client, &request, &[udp.as_fd()])));
@@ -298,7 +281,7 @@ fn descriptors_that_cannot_be_closed_do_not_keep_the_daemon_from_its_end() {
     let (near, _far): (Vec<TcpStream>, Vec<TcpStream>) =
         (0..3).map(|_| lingering(&network)).unzip();
     let pass = |near: &TcpStream| {
-        let client = as_nobody(&network, || open(&path));
+        let client = as_nobody(&network, || connect_to(&path));
         assert!(send(&client, b"", &[near.as_fd()]));
     };
     let mut near = near.into_iter();
@@ -324,7 +307,7 @@ fn a_descriptor_behind_many_messages_delays_nobody_else() {
     let (near, far) = lingering(&network);
     // All wait before the first is read, as no more are taken then. Some are empty, as the end is.
     daemon.signal(Signal::STOP);
-    let client = as_nobody(&network, || open(&path));
+    let client = as_nobody(&network, || connect_to(&path));
     sockopt::set_socket_send_buffer_size_force(&client, 8 << 20).unwrap();
     assert!((0..SMALL_MESSAGES).all(|at| send(&client, &[0][at % 2..], &[])));
     assert!(send(&client, &[0], &[near.as_fd()]));
@@ -350,9 +333,9 @@ fn connections_are_bounded_and_do_not_use_up_the_daemons_descriptors() {
     command.args(["-c", &format!("ulimit -S -n 512 && exec {WEIR} \"$@\""), "sh"]);
     let options = ["--awake", "--lazy", "--lazy-group", "65534"];
     let daemon = Daemon::start_by(command, &network, &options);
-    let path = path(&network);
+    let path = daemon_socket(&network);
     as_nobody(&network, || {
-        let silent: Vec<OwnedFd> = (0..1100).map(|_| open(&path)).collect();
+        let silent: Vec<OwnedFd> = (0..1100).map(|_| connect_to(&path)).collect();
         let refused = ask(&path, MIB).map(drop);
         assert!(refused.as_ref().is_err_and(|why| why.contains("close some")), "{refused:?}");
         silent
@@ -364,11 +347,12 @@ fn connections_are_bounded_and_do_not_use_up_the_daemons_descriptors() {
     // As many as there may be at all wait for a clerk that is stuck.
     let (near, _far) = lingering(&network);
     daemon.signal(Signal::STOP);
-    let stuck = as_nobody(&network, || open(&path));
+    let stuck = as_nobody(&network, || connect_to(&path));
     assert!(send(&stuck, b"", &[near.as_fd()]));
     drop(near);
     daemon.signal(Signal::CONT);
-    let crowd: Vec<OwnedFd> = as_nobody(&network, || (0..4500).map(|_| open(&path)).collect());
+    let crowd: Vec<OwnedFd> =
+        as_nobody(&network, || (0..4500).map(|_| connect_to(&path)).collect());
     let socket = lazy_socket(&network, LAZY);
     assert_eq!(socket.ordinary(), None, "root's are heard");
     drop((stuck, crowd));
@@ -383,12 +367,13 @@ fn descriptors_that_cannot_be_closed_keep_no_others_out() {
         (0..8).map(|_| lingering(&network)).unzip();
     // All wait before the first is read.
     daemon.signal(Signal::STOP);
-    let stuck = as_nobody(&network, || open(&path));
+    let stuck = as_nobody(&network, || connect_to(&path));
     assert!(near.iter().all(|near| send(&stuck, &[0], &[near.as_fd()])));
     drop(near);
     daemon.signal(Signal::CONT);
     std::thread::scope(|scope| {
-        let crowd = || as_nobody(&network, || (0..4500).map(|_| open(&path)).collect::<Vec<_>>());
+        let crowd =
+            || as_nobody(&network, || (0..4500).map(|_| connect_to(&path)).collect::<Vec<_>>());
         let crowd = scope.spawn(crowd);
         let mut before = 0;
         wait_until("all have connected, or find no more room", || {
@@ -423,7 +408,7 @@ fn a_connection_for_which_there_is_no_descriptor_waits_and_takes_no_cpu() {
     let is_free = |fd: &u64| !Path::new(&format!("/proc/{}/fd/{fd}", daemon.pid())).exists();
     let few = Rlimit { current: (0..).find(is_free), ..getrlimit(Resource::Nofile) };
     let usual = prlimit(Some(daemon.pid()), Resource::Nofile, few).unwrap();
-    let client = as_nobody(&network, || open(&path));
+    let client = as_nobody(&network, || connect_to(&path));
     let before = cpu_time(&daemon);
     std::thread::sleep(Duration::from_secs(1));
     let used = cpu_time(&daemon) - before;
@@ -448,7 +433,7 @@ fn a_program_that_the_daemons_pid_namespace_does_not_see_is_told_so_and_leaves_n
     let _unshare = network.near.run(|| Owned::start(&mut command)).unwrap();
     wait_until("it protects", || !network.status()["interfaces"][0].is_null());
     let daemon = pid(&network.interface_status()["pid"]);
-    let path = path(&network);
+    let path = daemon_socket(&network);
     let descriptors =
         || std::fs::read_dir(format!("/proc/{}/fd", daemon.as_raw_nonzero())).unwrap().count();
     let before = descriptors();
@@ -492,7 +477,7 @@ fn any_bytes_and_descriptors_are_survived() {
         let unbound = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None).unwrap();
         for _ in 0..1000 {
             let udp = UdpSocket::bind("198.18.0.1:0").unwrap();
-            let client = open(&path);
+            let client = connect_to(&path);
             for _ in 0..random.usize(1..4) {
                 let mut message = Request { ring_bytes: 1 << random.u32(15..28) }.encode().to_vec();
                 match random.u8(0..5) {

@@ -7,8 +7,6 @@ use crate::common::lazy::*;
 use crate::common::*;
 use rustix::net::{AddressFamily, SocketType, bind, socket, sockopt};
 use tokio::time::timeout;
-use weir_bpf::sys::netns;
-use weir_socket::protocol::socket_path;
 use weir_socket::{AsyncLazyUdpSocket, LazyUdpSocket};
 
 /// What waited before it was lazy comes first, and then the ring, though the kernel's socket is never empty.
@@ -135,7 +133,7 @@ fn a_killed_weir_costs_a_reader_nothing() {
         assert_eq!(received, (0..300).collect::<Vec<_>>(), "{attach}");
         // Another weir makes sockets lazy again; this one stays as it is.
         wait_until("the knobs are back", || network.threaded() == "0");
-        let path = socket_path(network.near.run(|| netns::cookie().unwrap()).unwrap());
+        let path = daemon_socket(&network);
         wait_until("nobody is asked any more", || !path.exists());
         let _daemon = Daemon::start_sleepy(&network, &["--lazy"]);
         send_numbers(&sender, 300..310);
