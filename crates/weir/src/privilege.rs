@@ -10,6 +10,11 @@ use crate::error::{Error, Result};
 const NEEDED: [Capability; 4] =
     [Capability::NetAdmin, Capability::Bpf, Capability::Perfmon, Capability::SysNice];
 
+/// What commands that look at single packets cannot do without: for programs, packet sockets, promiscuous mode, and the
+/// messages of a screen that rejects.
+pub const FOR_PACKETS: [Capability; 4] =
+    [Capability::NetAdmin, Capability::NetRaw, Capability::Bpf, Capability::Perfmon];
+
 /// Checks that this process may do what `command` does, which turns knobs: what it keeps in the run directory
 /// is believed of root alone, and the kernel's files belong to root.
 pub fn check(command: &str) -> Result<()> {

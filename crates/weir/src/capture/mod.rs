@@ -5,7 +5,6 @@ mod output;
 mod print;
 
 use std::cell::RefCell;
-use std::fmt::Display;
 use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
@@ -16,7 +15,6 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use weir_bpf::filter::Filter;
 use weir_bpf::programs;
-use weir_bpf::sys::caps::Capability;
 use weir_bpf::sys::divert::{DiversionWatch, Sight};
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::sysfs::NetSysfs;
@@ -28,15 +26,13 @@ use self::output::{Interface, Output};
 use self::print::{Ending, Printer};
 use crate::company;
 use crate::error::{Error, Result};
-use crate::link::{find, link_of, unless_back};
-use crate::privilege;
+use crate::link::Taken;
+use crate::privilege::{self, FOR_PACKETS};
 use crate::ready;
 use crate::signals;
 
 const COMMAND: &str = "weir capture";
-/// For the tap's programs, its socket and, while it lasts, the interface's promiscuous mode.
-const NEEDED: [Capability; 4] =
-    [Capability::NetAdmin, Capability::NetRaw, Capability::Bpf, Capability::Perfmon];
+const RESTART: &str = "what was captured until then is kept; start again when it is back";
 /// How often what has been counted is printed.
 const LINE: Duration = Duration::from_secs(1);
 /// How long packets may gather in the ring before they are read: each wake-up costs the CPU that receives them
@@ -54,17 +50,16 @@ const BELIEVED: Duration = Duration::from_secs(2);
 /// Without the privilege, if the interface, the filter or the file is not to be had, or if either does not last.
 /// What has been captured until then is in the file.
 pub fn run(args: &CaptureArgs) -> Result<()> {
-    privilege::check_for(COMMAND, &NEEDED)?;
+    privilege::check_for(COMMAND, &FOR_PACKETS)?;
     refuse(args)?;
     let stop = signals::catch(&[SIGINT, SIGTERM, SIGQUIT, SIGHUP])?;
-    let ifindex = find(COMMAND, &args.interface)?;
-    let links = Links::open()?;
-    let name = links.name(ifindex)?;
-    let (link, filter) = (link_of(COMMAND, &name)?, filter(args, &name)?);
-    let options = options(args, link.comes_back);
+    let taken = Taken::open(COMMAND, &args.interface)?;
+    let filter = filter(args, &taken.name)?;
+    let options = options(args, taken.comes_back);
     let mut tap = Tap::load(&options, filter.as_ref())?;
     let filter = filter.map(|filter| filter.text().to_owned());
-    let interface = Interface { name, link: link.header, snaplen: options.snaplen, filter };
+    let name = taken.name.clone();
+    let interface = Interface { name, link: taken.header, snaplen: options.snaplen, filter };
     let output = args.write.as_deref().map(|path| Output::create(args, path, interface));
     let sink = RefCell::new(Sink {
         output: output.transpose()?,
@@ -72,10 +67,10 @@ pub fn run(args: &CaptureArgs) -> Result<()> {
         failed: None,
     });
     let reader = tap.reader(|packet| sink.borrow_mut().take(&packet))?;
-    let attached = tap.attach(ifindex, &args.interface, !args.no_promiscuous);
+    let attached = tap.attach(taken.ifindex, &args.interface, !args.no_promiscuous);
     if options.in_driver && attached.is_err() {
         let beside = "without `--attach native` a capture runs beside it";
-        company::refuse_other(&links, ifindex, &args.interface, beside)?;
+        company::refuse_other(&taken.links, taken.ifindex, &args.interface, beside)?;
     }
     attached.map_err(|error| match options.in_driver {
         false => Error::from(error),
@@ -84,10 +79,10 @@ pub fn run(args: &CaptureArgs) -> Result<()> {
             "without `--attach native` it runs on every interface, and beside other XDP programs",
         ),
     })?;
-    let others = options.in_driver.then(|| Others::of(ifindex)).transpose()?;
+    let others = options.in_driver.then(|| Others::of(taken.ifindex)).transpose()?;
     let mut printer = Printer::new(args);
     printer.ready(args);
-    let mut session = Session { args, ifindex, tap, reader, sink: &sink, others };
+    let mut session = Session { args, taken: &taken, tap, reader, sink: &sink, others };
     let ended = session.watch(&stop, &mut printer);
     session.end(ended, printer)
 }
@@ -211,7 +206,7 @@ impl Others {
 /// A capture that runs.
 struct Session<'a> {
     args: &'a CaptureArgs,
-    ifindex: IfIndex,
+    taken: &'a Taken<'a>,
     tap: Tap,
     reader: Reader<'a>,
     sink: &'a RefCell<Sink>,
@@ -230,13 +225,13 @@ impl Session<'_> {
             {
                 next_look = now + LOOK;
                 let look = others.look(&mut self.tap);
-                look.map_err(|error| lost(&self.args.interface, &error))?;
+                look.map_err(|error| self.taken.lost(&error, RESTART))?;
             }
             // A line that is due comes before the end.
             if now >= next_line {
                 // After a stop, lines are not made up for.
                 next_line = (next_line + LINE).max(now);
-                self.check_interface()?;
+                self.taken.check(self.tap.check(), RESTART)?;
                 printer.line(&self.tap.counts()?);
                 if self.args.count && !printer.console.is_read() {
                     return Ok(Ending::Signal);
@@ -300,11 +295,6 @@ impl Session<'_> {
         Ok(count)
     }
 
-    fn check_interface(&self) -> Result<()> {
-        let name = &self.args.interface;
-        unless_back(self.ifindex, self.tap.check()).map_err(|error| lost(name, &error))
-    }
-
     /// Reads what is left in the ring, ends the file, and says what there was.
     fn end(mut self, ended: Result<Ending>, printer: Printer) -> Result<()> {
         self.tap.detach();
@@ -332,11 +322,4 @@ impl Session<'_> {
         while self.read()? > 0 {}
         Ok(())
     }
-}
-
-fn lost(ifname: &str, why: &dyn Display) -> Error {
-    Error::refused(
-        format!("{ifname} is down or gone ({why})"),
-        "what was captured until then is kept; start again when it is back",
-    )
 }

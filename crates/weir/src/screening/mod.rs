@@ -25,7 +25,6 @@ use rustix::net::{
 };
 use signal_hook::consts::signal::SIGUSR1;
 use weir_bpf::abi;
-use weir_bpf::sys::caps::Capability;
 use weir_bpf::sys::ethtool;
 use weir_bpf::sys::link::Links;
 use weir_bpf::units::IfIndex;
@@ -43,13 +42,10 @@ use crate::error::{Error, Result};
 use crate::named_file;
 use crate::out;
 use crate::packet::Packet;
-use crate::privilege;
+use crate::privilege::{self, FOR_PACKETS};
 use crate::ready;
 use crate::signals::{self, Signals};
 
-/// For the programs, and for the ICMP messages of `reject`.
-const NEEDED: [Capability; 4] =
-    [Capability::NetAdmin, Capability::NetRaw, Capability::Bpf, Capability::Perfmon];
 /// How often the screen says that it lives, and how long that is believed.
 const BEAT: Duration = Duration::from_millis(100);
 const BELIEVED: Duration = Duration::from_secs(1);
@@ -66,7 +62,7 @@ type Side<'a> = (IfIndex, &'a str);
 /// Runs the command.
 pub fn run(args: &ScreenArgs) -> Result<()> {
     if !args.clear.is_empty() {
-        privilege::check_for("weir screen --clear", &NEEDED)?;
+        privilege::check_for("weir screen --clear", &FOR_PACKETS)?;
         return clear(&args.clear);
     }
     let Some(path) = &args.rules else { return Ok(()) };
@@ -74,7 +70,7 @@ pub fn run(args: &ScreenArgs) -> Result<()> {
     if args.check {
         return out::print(|out| writeln!(out, "{}: {} rules", path.display(), rules.0.len()));
     }
-    privilege::check_for("weir screen", &NEEDED)?;
+    privilege::check_for("weir screen", &FOR_PACKETS)?;
     if let Some(capture) = &args.explain {
         return explain::run(args, &rules, capture);
     }

@@ -12,24 +12,18 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use weir_bpf::accounts::monotonic_now;
 use weir_bpf::filter::Filter;
-use weir_bpf::sys::caps::Capability;
-use weir_bpf::sys::link::Links;
 use weir_bpf::trace::{Reader, Trace};
-use weir_bpf::units::IfIndex;
 
 use self::args::TraceArgs;
 use self::path::{GIVE_UP, Paths, Times};
 use self::print::Printer;
 use crate::error::{Error, Result};
-use crate::link::{find, link_of, unless_back};
-use crate::privilege;
+use crate::link::Taken;
+use crate::privilege::{self, FOR_PACKETS};
 use crate::ready;
 use crate::signals;
 
 const COMMAND: &str = "weir trace";
-/// For the programs and the packet socket. Without CAP_SYSLOG, the kernel's functions have no names.
-const NEEDED: [Capability; 4] =
-    [Capability::NetAdmin, Capability::NetRaw, Capability::Bpf, Capability::Perfmon];
 /// How many events are read before anything else is looked at.
 const BATCH: usize = 4096;
 /// How long events may gather in the ring before they are read. It has room for twice as many at one CPU's highest rate.
@@ -40,23 +34,22 @@ const GATHER: Duration = Duration::from_millis(20);
 /// # Errors
 /// Without the privilege, or if the interface or the filter is not to be had, or the interface does not last.
 pub fn run(args: &TraceArgs) -> Result<()> {
-    privilege::check_for(COMMAND, &NEEDED)?;
+    // Without CAP_SYSLOG, the kernel's functions have no names.
+    privilege::check_for(COMMAND, &FOR_PACKETS)?;
     let stop = signals::catch(&[SIGINT, SIGTERM, SIGQUIT, SIGHUP])?;
-    let links = Links::open()?;
-    let ifindex = find(COMMAND, &args.interface)?;
-    let name = links.name(ifindex)?;
-    let link = link_of(COMMAND, &name)?;
+    let taken = Taken::open(COMMAND, &args.interface)?;
     let text = args.filter.join(" ");
-    let filter = (!text.trim().is_empty()).then(|| Filter::compile(&name, &text)).transpose()?;
+    let filter =
+        (!text.trim().is_empty()).then(|| Filter::compile(&taken.name, &text)).transpose()?;
     let mut trace = Trace::load(args.rate, filter.as_ref())?;
     let paths = RefCell::new(Paths::default());
     let reader = trace.reader(|told| paths.borrow_mut().take(told))?;
-    let mut printer = Printer::new(args, links, link.header);
-    trace.attach(ifindex, &name)?;
+    let mut printer = Printer::new(args, &taken.links, taken.header);
+    trace.attach(taken.ifindex, &taken.name)?;
     trace.follow(args.packets.unwrap_or(u64::MAX));
     printer.ready();
     let mut session =
-        Session { args, ifindex, trace, reader, paths: &paths, times: Times::default() };
+        Session { args, taken: &taken, trace, reader, paths: &paths, times: Times::default() };
     let ended = session.watch(&stop, &mut printer).and_then(|()| session.read().map(drop));
     // What is under way is told as far as it has come.
     paths.borrow_mut().give_up();
@@ -68,7 +61,7 @@ pub fn run(args: &TraceArgs) -> Result<()> {
 /// A trace that runs.
 struct Session<'a> {
     args: &'a TraceArgs,
-    ifindex: IfIndex,
+    taken: &'a Taken<'a>,
     trace: Trace,
     reader: Reader<'a>,
     paths: &'a RefCell<Paths>,
@@ -113,7 +106,7 @@ impl Session<'_> {
             if ready[0] {
                 return Ok(());
             }
-            self.check_interface()?;
+            self.taken.check(self.trace.check(), "start again when it is back")?;
         }
     }
 
@@ -130,13 +123,5 @@ impl Session<'_> {
             self.times.count(&path);
         }
         Ok(reads)
-    }
-
-    fn check_interface(&self) -> Result<()> {
-        let name = &self.args.interface;
-        unless_back(self.ifindex, self.trace.check()).map_err(|error| {
-            let what = format!("{name} is down or gone ({error})");
-            Error::refused(what, "start again when it is back")
-        })
     }
 }

@@ -22,7 +22,7 @@ use crate::packet::Packet;
 /// Prints it.
 pub struct Printer<'a> {
     args: &'a TraceArgs,
-    links: Links,
+    links: &'a Links,
     bare: bool,
     /// Read when the first packet is dropped.
     kernel: Option<Kernel>,
@@ -62,7 +62,7 @@ impl Kernel {
 
 impl<'a> Printer<'a> {
     /// Prints nothing yet.
-    pub fn new(args: &'a TraceArgs, links: Links, header: DataLink) -> Self {
+    pub fn new(args: &'a TraceArgs, links: &'a Links, header: DataLink) -> Self {
         let bare = header != DataLink::ETHERNET;
         Self { args, links, bare, kernel: None }
     }
