@@ -61,6 +61,19 @@ pub struct CaptureArgs {
     /// Room for packets that have not been written yet, such as 64M; rounded up to a power of two
     #[arg(long, value_name = "BYTES", default_value = "16M", value_parser = ring_size)]
     pub buffer: u32,
+    #[command(flatten)]
+    pub rotation: Rotation,
+    /// Print JSON objects, one a line, the last of them `"event": "summary"`
+    #[arg(long)]
+    pub json: bool,
+    /// Which packets, in tcpdump's words [default: all]
+    #[arg(value_name = "FILTER")]
+    pub filter: Vec<String>,
+}
+
+/// When to begin another file.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct Rotation {
     /// Begin another file when one has so many bytes, such as 100M. The files are numbered and dated:
     /// FILE_00001_20261124193000.pcapng
     #[arg(long, value_name = "BYTES", value_parser = file_size, requires = "write")]
@@ -71,12 +84,12 @@ pub struct CaptureArgs {
     /// Of the files of this capture, keep the newest N, and remove the others
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub keep: Option<u32>,
-    /// Print JSON objects, one a line, the last of them `"event": "summary"`
-    #[arg(long)]
-    pub json: bool,
-    /// Which packets, in tcpdump's words [default: all]
-    #[arg(value_name = "FILTER")]
-    pub filter: Vec<String>,
+}
+
+impl Rotation {
+    pub fn rotates(&self) -> bool {
+        self.rotate_size.is_some() || self.rotate_time.is_some()
+    }
 }
 
 /// Which packets.

@@ -18,7 +18,7 @@ use weir_bpf::programs;
 use weir_bpf::sys::divert::{DiversionWatch, Sight};
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::sysfs::NetSysfs;
-use weir_bpf::tap::{Options, Reader, SNAPLEN_MAX, Tap, Tapped};
+use weir_bpf::tap::{Options, Reader, Tap, Tapped};
 use weir_bpf::units::IfIndex;
 
 use self::args::{CaptureArgs, Direction, Place};
@@ -89,9 +89,9 @@ pub fn run(args: &CaptureArgs) -> Result<()> {
 
 /// Refuses options that do not go together.
 fn refuse(args: &CaptureArgs) -> Result<()> {
-    let rotates = args.rotate_size.is_some() || args.rotate_time.is_some();
+    let rotates = args.rotation.rotates();
     let to_stdout = args.write.as_deref() == Some(Path::new("-"));
-    if args.keep.is_some() && !rotates {
+    if args.rotation.keep.is_some() && !rotates {
         let remedy = "add `--rotate-size` or `--rotate-time`";
         return Err(Error::refused("`--keep` is about the files of a rotation", remedy));
     }
@@ -127,7 +127,7 @@ fn options(args: &CaptureArgs, comes_back: bool) -> Options {
     let in_driver = args.attach == Place::Native;
     let comes_twice = comes_back && args.direction == Direction::Both;
     Options {
-        snaplen: args.snaplen.min(SNAPLEN_MAX),
+        snaplen: args.snaplen,
         ring_bytes: args.buffer,
         count_only: args.count,
         received: args.direction != Direction::Out,
@@ -262,7 +262,7 @@ impl Session<'_> {
     /// Reads a batch, and writes what is not to be kept back; how many packets it was.
     fn read(&mut self) -> Result<usize> {
         // A file's size is looked at after each packet.
-        let at_once = if self.args.rotate_size.is_some() { 1 } else { BATCH };
+        let at_once = if self.args.rotation.rotate_size.is_some() { 1 } else { BATCH };
         let mut count = 0;
         while count < BATCH {
             let read = self.read_some(at_once)?;

@@ -24,7 +24,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use weir_bpf::tap::{Counts, Tapped};
 
-use super::args::CaptureArgs;
+use super::args::{CaptureArgs, Rotation};
 use crate::clock;
 use crate::error::{Error, Result};
 
@@ -46,20 +46,6 @@ pub struct Interface {
     pub snaplen: u32,
     /// Which packets.
     pub filter: Option<String>,
-}
-
-/// When to begin another file.
-#[derive(Clone, Copy, Debug)]
-struct Rotation {
-    size: Option<u64>,
-    time: Option<Duration>,
-    keep: Option<u32>,
-}
-
-impl Rotation {
-    fn rotates(&self) -> bool {
-        self.size.is_some() || self.time.is_some()
-    }
 }
 
 /// Where packets go.
@@ -84,7 +70,7 @@ pub struct Output {
 impl Output {
     /// Opens the first file.
     pub fn create(args: &CaptureArgs, path: &Path, interface: Interface) -> Result<Self> {
-        let rotation = Rotation { size: args.rotate_size, time: args.rotate_time, keep: args.keep };
+        let rotation = args.rotation;
         let mut files = VecDeque::new();
         Ok(Self {
             path: path.to_owned(),
@@ -173,7 +159,7 @@ impl Output {
 
     /// Whether it is time for another file.
     pub fn is_due(&self) -> bool {
-        let Rotation { size, time, .. } = self.rotation;
+        let Rotation { rotate_size: size, rotate_time: time, .. } = self.rotation;
         let bytes = self.written + self.blocks.get_ref().len() as u64;
         size.is_some_and(|size| bytes >= size)
             || time.is_some_and(|time| self.opened.elapsed() >= time)
@@ -352,7 +338,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (path, precious) = (dir.path().join("many.pcapng"), dir.path().join("precious"));
         std::fs::write(&precious, "kept").unwrap();
-        let rotation = Rotation { size: Some(1), time: None, keep: None };
+        let rotation = Rotation { rotate_size: Some(1), ..Rotation::default() };
         let mut files = VecDeque::new();
         // A name has the second in it, which may pass meanwhile.
         let laid = (1..100).find(|number| {
@@ -370,7 +356,7 @@ mod tests {
     fn a_named_file_is_no_link_that_somebody_else_may_have_laid() {
         let dir = tempfile::tempdir().unwrap();
         let (path, precious) = (dir.path().join("one.pcapng"), dir.path().join("precious"));
-        let rotation = Rotation { size: None, time: None, keep: None };
+        let rotation = Rotation::default();
         let open = |path: &Path| open(path, &rotation, 1, &mut VecDeque::new()).map(drop);
         symlink(&precious, &path).unwrap();
         for (owner, mode, follows) in

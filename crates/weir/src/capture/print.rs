@@ -35,13 +35,6 @@ pub struct Printer {
 #[derive(Serialize)]
 struct Line {
     time: String,
-    #[serde(flatten)]
-    rates: Rates,
-}
-
-/// Per second.
-#[derive(Serialize)]
-struct Rates {
     seen_pps: u64,
     matched_pps: u64,
     matched_bytes_per_second: u64,
@@ -78,17 +71,18 @@ impl Printer {
         let (before, last) = std::mem::replace(&mut self.last, (now, *counts));
         let seconds = now.duration_since(before).as_secs_f64();
         let rate = |now: u64, last: u64| ((now - last) as f64 / seconds).round() as u64;
-        let rates = Rates {
+        let at = SystemTime::now();
+        let line = Line {
+            time: clock::timestamp(at),
             seen_pps: rate(counts.seen, last.seen),
             matched_pps: rate(counts.matched, last.matched),
             matched_bytes_per_second: rate(counts.matched_bytes, last.matched_bytes),
             dropped_pps: rate(counts.dropped, last.dropped),
         };
-        let at = SystemTime::now();
         if self.json {
-            return self.console.event("status", &Line { time: clock::timestamp(at), rates });
+            return self.console.event("status", &line);
         }
-        let Rates { seen_pps, matched_pps, matched_bytes_per_second, .. } = rates;
+        let Line { seen_pps, matched_pps, matched_bytes_per_second, .. } = line;
         self.console.line(&format!(
             "{}  {matched_pps}/s matched, {:.1} Mbit/s, of {seen_pps}/s seen",
             clock::time(at),
