@@ -2,12 +2,12 @@
 //! while it does: it never takes a packet past a rule, a queueing discipline or a program of the operator's.
 
 use weir_bpf::forward::FastPath;
-use weir_bpf::sys::divert::{ForwardFilters, Interface, at_egress, past_at_egress};
+use weir_bpf::sys::divert::{ForwardFilters, at_egress, past_at_egress};
 use weir_bpf::sys::link::Links;
 use weir_bpf::units::IfIndex;
 
 use crate::error::{Error, Result};
-use crate::host::name_of;
+use crate::host::named;
 
 /// Where all others have gone, or none was named.
 const NO_EGRESS: &str = "the fast path has no other interface to send by";
@@ -137,15 +137,6 @@ pub fn check(links: &Links, interfaces: &[IfIndex]) -> Result<()> {
         named.rotate_left(1);
     }
     Ok(())
-}
-
-/// With their names; without those that have gone.
-fn named(links: &Links, interfaces: &[IfIndex]) -> Result<Vec<Interface>> {
-    let mut named = Vec::new();
-    for each in interfaces {
-        named.extend(name_of(links, *each)?.map(|name| (*each, name)));
-    }
-    Ok(named)
 }
 
 /// The refusal to begin.

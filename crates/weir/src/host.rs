@@ -4,6 +4,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use rustix::io::Errno;
+use weir_bpf::sys::divert::Interface;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sysfs::NetSysfs;
@@ -45,6 +46,15 @@ impl Host {
     pub fn name_of(&self, ifindex: IfIndex) -> Result<Option<String>> {
         name_of(&self.links, ifindex)
     }
+}
+
+/// Interfaces with their names, without those that have gone.
+pub fn named(links: &Links, interfaces: &[IfIndex]) -> Result<Vec<Interface>> {
+    let mut named = Vec::new();
+    for each in interfaces {
+        named.extend(name_of(links, *each)?.map(|name| (*each, name)));
+    }
+    Ok(named)
 }
 
 /// As [`Host::name_of`].

@@ -32,7 +32,7 @@ use weir_socket::protocol::{Peer, Reply, send};
 
 use crate::diverting::BELIEVED;
 use crate::error::{Error, Result};
-use crate::host::name_of;
+use crate::host::named;
 use crate::joined::Waiting;
 use crate::ready;
 
@@ -146,10 +146,6 @@ impl AsFd for Client {
 }
 
 impl Client {
-    fn uid(&self) -> u32 {
-        self.who.uid
-    }
-
     fn is_late(&self) -> bool {
         self.ring.is_none() && self.since.elapsed() > ASK_WITHIN
     }
@@ -169,7 +165,7 @@ struct User {
     bytes: u64,
     /// Rings whose connections have ended, while somebody keeps them in memory. Their bytes count.
     kept: Vec<Ring>,
-    clerk: Clerk<Client>,
+    clerk: Clerk,
 }
 
 struct Server {
@@ -251,7 +247,7 @@ impl Server {
             for at in (0..self.clients.len()).rev() {
                 let client = &self.clients[at];
                 let is_due = of_clients[at] || client.is_late();
-                if is_due && (client.ring.is_none() || ended.insert(client.uid())) {
+                if is_due && (client.ring.is_none() || ended.insert(client.who.uid)) {
                     self.tend(at);
                 }
             }
@@ -328,7 +324,7 @@ impl Server {
 
     /// Whatever its connection has is its user's clerk's business.
     fn have_served(&mut self, client: Client) {
-        self.users.entry(client.uid()).or_default().clerk.serve(client);
+        self.users.entry(client.who.uid).or_default().clerk.serve(client);
     }
 
     /// Starts clerks, root's first, then that of who has waited longest.
@@ -458,7 +454,7 @@ impl Server {
 
     /// One that has been drained.
     fn forget(&mut self, client: Client) {
-        let user = self.users.entry(client.uid()).or_default();
+        let user = self.users.entry(client.who.uid).or_default();
         user.connections = user.connections.saturating_sub(1);
         if let Some(ring) = client.ring {
             user.kept.push(ring);
@@ -498,15 +494,10 @@ impl Server {
     /// What the kernel would do to packets first.
     fn bypassed(&mut self) -> Option<String> {
         let interfaces = lock(&self.interfaces).clone();
-        let named = interfaces.iter().filter_map(|ifindex| {
-            let name = name_of(&self.links, *ifindex).transpose()?;
-            Some(name.map(|name| (*ifindex, name)))
-        });
-        let named = match named.collect::<Result<Vec<_>>>() {
-            Ok(named) => named,
+        let found = match named(&self.links, &interfaces) {
+            Ok(named) => self.filters.read(&named),
             Err(error) => return Some(error.to_string()),
         };
-        let found = self.filters.read(&named);
         let first = found.first()?;
         let others = match found.len() {
             1 => String::new(),

@@ -22,7 +22,7 @@ use weir_bpf::sys::caps::{self, CapabilitySet};
 use weir_socket::protocol::{HEADER_BYTES, Request, receive, send};
 
 use super::closer::Closer;
-use super::{ASK_WITHIN, LOOK_EVERY, RINGS_PER_USER};
+use super::{ASK_WITHIN, Client, LOOK_EVERY, RINGS_PER_USER};
 use crate::error::{Error, Result};
 
 /// Longest message of a clerk's.
@@ -45,12 +45,12 @@ pub(super) enum Said {
 
 /// A user's clerk, seen from the daemon: it serves one connection after the other. Those that wait when its process ends
 /// are the next one's.
-pub(super) struct Clerk<T> {
+pub(super) struct Clerk {
     process: Option<Process>,
     /// Killed, and waited for before the next starts: a file on FUSE keeps even a killed process from its end.
     ending: Vec<Child>,
     /// Those that it is to serve; the first it has.
-    queue: VecDeque<T>,
+    queue: VecDeque<Client>,
     /// When it last began with one, had no more, or ended.
     since: Instant,
 }
@@ -93,20 +93,20 @@ impl Process {
     }
 }
 
-impl<T> Default for Clerk<T> {
+impl Default for Clerk {
     fn default() -> Self {
         let (ending, queue) = Default::default();
         Self { process: None, ending, queue, since: Instant::now() }
     }
 }
 
-impl<T> Drop for Clerk<T> {
+impl Drop for Clerk {
     fn drop(&mut self) {
         self.end();
     }
 }
 
-impl<T> Clerk<T> {
+impl Clerk {
     /// Readable when the first has been served.
     pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.process.as_ref().map(|process| process.socket.as_fd())
@@ -134,11 +134,9 @@ impl<T> Clerk<T> {
     fn reap(&mut self) {
         self.ending.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
     }
-}
 
-impl<T: AsFd> Clerk<T> {
     /// Has it served, by a process that may yet have to be [started](Clerk::start).
-    pub(super) fn serve(&mut self, one: T) {
+    pub(super) fn serve(&mut self, one: Client) {
         self.queue.push_back(one);
         if self.queue.len() == 1 {
             self.begin();
@@ -179,7 +177,7 @@ impl<T: AsFd> Clerk<T> {
     }
 
     /// The first, and what it has said; nothing more waits at its connection, nor ever will.
-    pub(super) fn served(&mut self) -> Option<(T, Said)> {
+    pub(super) fn served(&mut self) -> Option<(Client, Said)> {
         let mut message = [0; SAID_BYTES_MAX];
         let said = match receive(self.fd()?, &mut message, RecvFlags::DONTWAIT) {
             Err(Errno::AGAIN | Errno::INTR) => return None,
