@@ -8,18 +8,21 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
+use rustix::net::sockopt;
 
 use crate::attach::Ordinary;
 use crate::channel::Channel;
 use crate::message::{Options, borrow, fail, receive, receive_many};
 use crate::socket::DEFAULT_RING_BYTES;
 
-type Table = BTreeMap<RawFd, Arc<(Channel, Options)>>;
+/// A lazy socket, and the kernel's number of it, which it never gives twice.
+type Lazy = (Channel, Options, Option<u64>);
+type Table = BTreeMap<RawFd, Arc<Lazy>>;
 
 /// Not behind a lock, which another thread might have when a process forks: the child would wait for it for ever.
 static TABLE: ArcSwapOption<Table> = ArcSwapOption::const_empty();
 
-fn find(fd: RawFd) -> Option<Arc<(Channel, Options)>> {
+fn find(fd: RawFd) -> Option<Arc<Lazy>> {
     TABLE.load().as_ref()?.get(&fd).cloned()
 }
 
@@ -52,13 +55,18 @@ pub extern "C" fn weir_socket_attach(fd: c_int, ring_bytes: u64) -> c_int {
         return fail(libc::EBADF);
     }
     let bytes = if ring_bytes == 0 { DEFAULT_RING_BYTES } else { ring_bytes };
+    let cookie = sockopt::socket_cookie(borrow(fd)).ok();
     match Channel::attach(borrow(fd), bytes) {
         Ok(channel) => {
-            let entry = Arc::new((channel, Options::of(fd)));
+            let entry = Arc::new((channel, Options::of(fd), cookie));
             change(|table| drop(table.insert(fd, Arc::clone(&entry))));
             0
         }
-        Err(why) => fail(why.errno()),
+        Err(why) => {
+            // Another may have had the number, and have been closed without being detached.
+            change(|table| table.retain(|other, entry| *other != fd || entry.2 == cookie));
+            fail(why.errno())
+        }
     }
 }
 
@@ -130,7 +138,7 @@ pub unsafe extern "C" fn weir_recvmmsg(
         // SAFETY: as the caller promises.
         return unsafe { libc::recvmmsg(fd, messages, count, flags, timeout) };
     };
-    let (channel, options) = &*entry;
+    let (channel, options, _) = &*entry;
     // SAFETY: as the caller promises.
     unsafe { receive_many(channel, options, fd, (messages, count), flags, timeout, libc::recvmsg) }
 }

@@ -569,6 +569,45 @@ fn a_c_program_receives_lazily() {
     wait_until("they came by the ring", || network.count("lazy") == 2);
 }
 
+/// As where a program closes a lazy socket and does not say so: another has its number.
+#[test]
+fn a_c_programs_socket_that_stays_an_ordinary_one_has_nothing_of_a_lazy_one_before_it() {
+    let (network, _daemon) = protected_ipv4(&["--lazy"]);
+    let script = r"
+import ctypes,os,select,socket,sys
+weir=ctypes.CDLL(sys.argv[1])
+lazy=socket.socket(2,2); lazy.bind(('198.18.0.1',9995)); fd=lazy.fileno()
+def attach(): return weir.weir_socket_attach(fd,ctypes.c_uint64(0))
+def receive():
+    select.select([weir.weir_socket_ready_fd(fd)],[],[],9)
+    buffer=ctypes.create_string_buffer(9)
+    return weir.weir_recvfrom(fd,buffer,ctypes.c_size_t(9),socket.MSG_DONTWAIT,None,None),buffer.value
+# The second is refused, and changes nothing.
+print(attach(),attach(),flush=True)
+print(receive())
+other=socket.socket(2,2); select.select([weir.weir_socket_ready_fd(fd)],[],[],9); os.dup2(other.fileno(),fd)
+# It is refused as it is not bound.
+refused=attach(); other.bind(('198.18.0.1',9996)); print(refused,flush=True)
+print(receive())
+";
+    let mut command = Command::new("timeout");
+    command.args(["30", "python3", "-c", script, &artifact("libweir_socket.so")]);
+    command.stdout(Stdio::piped());
+    let mut python = network.near.run(|| command.spawn().unwrap()).unwrap();
+    let mut lines = BufReader::new(python.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().unwrap(), "0 -1");
+    let sender = network.far_socket("198.18.0.2:0");
+    for text in ["first", "second"] {
+        sender.send_to(text.as_bytes(), LAZY).unwrap();
+    }
+    assert_eq!(lines.next().unwrap(), "(5, b'first')");
+    assert_eq!(lines.next().unwrap(), "-1");
+    sender.send_to(b"other", "198.18.0.1:9996").unwrap();
+    assert_eq!(lines.next().unwrap(), "(5, b'other')");
+    python.wait().unwrap();
+    wait_until("they came by the ring", || network.count("lazy") == 2);
+}
+
 #[test]
 fn without_weir_a_program_has_an_ordinary_socket_and_is_told_once() {
     let network = Network::ipv4_only();
