@@ -622,7 +622,8 @@ fn an_address_that_has_left_the_router_is_no_longer_its_own() {
             sh(&path.server, &format!("ip addr add {address} dev peer"));
         }
         // An IPv6 address is tentative until a worker has had RTNL, detection or not.
-        let tentative = "until [ -z \"$(ip -6 addr show dev peer tentative)\" ]; do sleep 0.01; done";
+        let tentative =
+            "until [ -z \"$(ip -6 addr show dev peer tentative)\" ]; do sleep 0.01; done";
         sh(&path.server, &format!("timeout 15 sh -c '{tentative}'"));
         let servers = to.map(|it| socket(&path.server, it));
         for ((client, server), to) in clients.iter().zip(&servers).zip(to) {
