@@ -1,6 +1,7 @@
 //! What a channel is called.
 
 use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
 
 use serde::Serialize;
 use weir_bpf::channels::Channel;
@@ -40,30 +41,36 @@ impl Namer {
     /// A channel's name.
     pub fn name(&self, channel: &Channel) -> ChannelName {
         let kind = channel.kind.name();
-        let interface = channel.egress.map(|ifindex| self.interface(ifindex));
-        let name = match (&channel.local, &interface) {
-            (Some((address, port)), _) if channel.kind == Kind::TcpPeer => {
-                format!("{kind} {address} to port {port}")
-            }
-            (Some((address, port)), _) if address.is_ipv6() => format!("{kind} [{address}]:{port}"),
-            (Some((address, port)), _) => format!("{kind} {address}:{port}"),
-            (None, Some(interface)) if channel.kind == Kind::Forward => {
-                format!("{kind} via {interface}")
-            }
-            (None, _) => kind.to_owned(),
-        };
+        // One that has been removed since.
+        let interface =
+            |ifindex| self.links.get(&ifindex).cloned().unwrap_or_else(|| unnamed(ifindex));
+        let interface = channel.egress.map(interface);
         ChannelName {
             kind,
-            name,
+            name: text(kind, channel.local, interface.as_deref()),
             address: channel.local.map(|(address, _)| address.to_string()),
             port: channel.local.map(|(_, port)| port),
             interface,
         }
     }
+}
 
-    fn interface(&self, ifindex: IfIndex) -> String {
-        // One that has been removed since.
-        self.links.get(&ifindex).cloned().unwrap_or_else(|| format!("interface {}", ifindex.0))
+/// An interface that has no name any more.
+pub fn unnamed(ifindex: IfIndex) -> String {
+    format!("interface {}", ifindex.0)
+}
+
+/// As printed, by the kind's name, the local address and port, and the interface that packets leave by.
+pub fn text(kind: &str, local: Option<(IpAddr, u16)>, interface: Option<&str>) -> String {
+    match (local, interface) {
+        (Some((address, port)), _) if kind == Kind::TcpPeer.name() => {
+            format!("{kind} {address} to port {port}")
+        }
+        (Some((address, port)), _) => format!("{kind} {}", SocketAddr::new(address, port)),
+        (None, Some(interface)) if kind == Kind::Forward.name() => {
+            format!("{kind} via {interface}")
+        }
+        (None, _) => kind.to_owned(),
     }
 }
 

@@ -378,7 +378,7 @@ impl Protected {
             policy: self.settings.policy,
             sleep: sleep.clone(),
             nice: self.threads.weight().fixed(),
-            governed: self.threads.observed(),
+            governed: self.threads.observed(&self.host.links),
             shares_enforced: self.threads.shares_are_enforced(),
             user_share: self.settings.governor.user_share,
             prefer: self.settings.governor.prefer,

@@ -1,7 +1,6 @@
 //! What `weir status` and `weir reset` print.
 
 use std::io::{self, Write};
-use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -14,6 +13,7 @@ use weir_bpf::sys::netns::NetNs;
 use weir_bpf::units::PacketsPerSec;
 use weir_bpf::verdict::{Reason, Verdict};
 
+use crate::channel_name;
 use crate::choice::{PreferArg, choice_text};
 use crate::cli::{ResetArgs, StatusArgs};
 use crate::error::Result;
@@ -388,11 +388,9 @@ fn softirq_limit(limit: &LimitStatus) -> String {
 
 /// A channel that is over its share of a saturated CPU.
 fn held(limit: &LimitRow) -> String {
-    let local = match (limit.address, limit.port) {
-        (Some(address), Some(port)) => format!(" {}", SocketAddr::new(address, port)),
-        _ => String::new(),
-    };
-    format!("{}{local}, at most {:.1}% of the CPU", limit.kind, limit.share * 100.0)
+    let local = limit.address.zip(limit.port);
+    let name = channel_name::text(&limit.kind, local, limit.interface.as_deref());
+    format!("{name}, at most {:.1}% of the CPU", limit.share * 100.0)
 }
 
 /// What the governor does with one thread.
@@ -421,4 +419,24 @@ fn governor(observed: &Observed) -> String {
         "thread {pid} on CPU {cpu}: {doing}, nice {nice}; used {used} of the CPU{watched}{ring}; the governor itself \
          {own:.1}%"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_is_named_as_everywhere() {
+        let row = |kind: &str, port: Option<u16>, interface: Option<&str>| LimitRow {
+            kind: kind.into(),
+            address: port.map(|_| [198, 18, 0, 1].into()),
+            port,
+            interface: interface.map(Into::into),
+            share: 0.25,
+        };
+        let peers = held(&row("tcp-peer", Some(179), None));
+        assert_eq!(peers, "tcp-peer 198.18.0.1 to port 179, at most 25.0% of the CPU");
+        let routed = held(&row("forward", None, Some("eth1")));
+        assert_eq!(routed, "forward via eth1, at most 25.0% of the CPU");
+    }
 }

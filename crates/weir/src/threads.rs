@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 use weir_bpf::cpulist::CpuList;
+use weir_bpf::sys::link::Links;
 use weir_bpf::sys::{napi, sched};
 use weir_bpf::units::{IfIndex, Nanos};
 use weir_policy::Settings;
@@ -192,8 +193,8 @@ impl NapiThreads {
     }
 
     /// What the governor has done with each since this was last asked.
-    pub fn observed(&self) -> Vec<Observed> {
-        self.governed().map(Governed::observed).collect()
+    pub fn observed(&self, links: &Links) -> Vec<Observed> {
+        self.governed().map(|each| each.observed(links)).collect()
     }
 
     fn governed(&self) -> impl Iterator<Item = &Governed> {
@@ -294,17 +295,20 @@ mod tests {
             let settings = ThreadSettings { weight: ThreadWeight::Governed, cpus: None };
             let mut threads = NapiThreads::new(settings, governors.ok(), Settings::default());
             threads.refresh(&journal, ifindex).unwrap();
-            let (before, knobs) = (threads.observed().len(), journal.knobs().len());
+            let (before, knobs) = (threads.observed(&host.links).len(), journal.knobs().len());
             threads.governed().next().unwrap().end();
             let deadline = Instant::now() + Duration::from_secs(10);
             while !threads.drop_ungoverned() {
                 assert!(Instant::now() < deadline);
                 std::thread::sleep(LOOK_EVERY);
             }
-            assert_eq!(threads.observed().len(), before - 1);
+            assert_eq!(threads.observed(&host.links).len(), before - 1);
             threads.refresh(&journal, ifindex).unwrap();
             assert!(!threads.drop_ungoverned());
-            assert_eq!((threads.observed().len(), journal.knobs().len()), (before, knobs));
+            assert_eq!(
+                (threads.observed(&host.links).len(), journal.knobs().len()),
+                (before, knobs)
+            );
         });
     }
 }

@@ -9,6 +9,7 @@ use weir_bpf::alarm::Alarm;
 use weir_bpf::channels::Channel;
 use weir_bpf::input::{Input, InputCounters};
 use weir_bpf::sync::lock;
+use weir_bpf::sys::link::Links;
 use weir_bpf::sys::sched::{self, SchedPolicy};
 use weir_bpf::units::{CpuId, Nanos};
 use weir_policy::governor::{LOOK_AWAKE, REMEMBERED};
@@ -292,7 +293,7 @@ impl Look {
         self.started.elapsed() < Duration::from_millis(self.late_ms.load(Ordering::Relaxed))
     }
 
-    pub(super) fn observed(&self) -> Observed {
+    pub(super) fn observed(&self, links: &Links) -> Observed {
         let mut told = lock(&self.told);
         let (at, counters) = (Instant::now(), self.input.read());
         let ran = self.thread.living().and_then(|pid| sched::cpu_time(pid).ok());
@@ -316,7 +317,7 @@ impl Look {
             discarding_ns: counters.wasted.0,
             r_ring_pps: c_gate_ns.map(|ns| settings.user_share.rest() * 1e9 / ns),
             own_cpu: share(own_cpu, told.own_cpu),
-            limits: told.limits.iter().map(LimitRow::of).collect(),
+            limits: told.limits.iter().map(|each| LimitRow::of(each, links)).collect(),
         };
         let limits = std::mem::take(&mut told.limits);
         *told = Told { at, counters, ran, own_cpu, switches, action: told.action, limits };

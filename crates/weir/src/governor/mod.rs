@@ -31,6 +31,7 @@ use weir_bpf::gate::QueueProbe;
 use weir_bpf::input::Inputs;
 use weir_bpf::softirq::Softirqs;
 use weir_bpf::sync::lock;
+use weir_bpf::sys::link::Links;
 use weir_bpf::sys::sched::{self, SchedPolicy};
 use weir_bpf::units::IfIndex;
 use weir_policy::Settings;
@@ -236,8 +237,8 @@ pub struct Governed {
 
 impl Governed {
     /// What has been done since this was last asked.
-    pub fn observed(&self) -> Observed {
-        self.look.observed()
+    pub fn observed(&self, links: &Links) -> Observed {
+        self.look.observed(links)
     }
 
     /// Goes by these settings from the next look on.

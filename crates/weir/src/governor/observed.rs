@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use weir_bpf::channels::Channel;
+use weir_bpf::sys::link::Links;
 use weir_bpf::units::{CpuId, Nice};
 use weir_policy::{Regime, Weight};
+
+use crate::channel_name;
 
 /// A thread of the governor's that is so late does not live.
 pub const LIVELY: Duration = Duration::from_millis(350);
@@ -53,19 +56,23 @@ pub struct LimitRow {
     pub kind: String,
     /// Its local address; `null` of a kind that has none.
     pub address: Option<IpAddr>,
-    /// Its local port; `null` of a kind that has none.
+    /// Its local port; of kind `tcp-peer` the peers'; `null` of a kind that has none.
     pub port: Option<u16>,
+    /// The interface that packets leave by, of kind `forward`; else `null`.
+    pub interface: Option<String>,
     /// What it may take of the CPU, 0 to 1.
     pub share: f64,
 }
 
 impl LimitRow {
     /// A channel and its share.
-    pub fn of((channel, share): &(Channel, f64)) -> Self {
+    pub fn of((channel, share): &(Channel, f64), links: &Links) -> Self {
+        let name = |ifindex| links.name(ifindex).unwrap_or_else(|_| channel_name::unnamed(ifindex));
         Self {
             kind: channel.kind.name().into(),
             address: channel.local.map(|(address, _)| address),
             port: channel.local.map(|(_, port)| port),
+            interface: channel.egress.map(name),
             share: *share,
         }
     }
