@@ -159,5 +159,6 @@ fn ports<'a>(
 ) -> Result<BTreeSet<u16>, String> {
     let wrong = || "write a list of ports from 1 to 65535, such as [5000, 5001]".to_owned();
     let ports = value.get_ref().as_array().ok_or_else(wrong)?;
-    ports.iter().map(|each| value::port(raw(each)).map_err(|_| wrong())).collect()
+    let port = |each| Text::new(each, raw(each)).bare(value::port).map_err(|_| wrong());
+    ports.iter().map(port).collect()
 }

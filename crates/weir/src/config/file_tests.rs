@@ -198,6 +198,23 @@ fn a_wrong_share_is_named_with_its_line_and_what_is_allowed() {
 }
 
 #[test]
+fn numbers_are_written_in_every_way_that_toml_has() {
+    let text = "nice = 0xf\n\
+        [shares]\n\
+        protected = [10_250, 0b111]\n\
+        [[shares.weight]]\n\
+        port = 5_000\n\
+        weight = 1_0.2_5\n";
+    let file = parse(text).unwrap();
+    assert_eq!(file.everywhere.nice, sourced(Some(Nice(15)), Origin::File(Line(1))));
+    assert_eq!(file.shares.protected.value, [7, 10_250].into());
+    let WeightRule { whose, weight } = &file.shares.weights[0].value;
+    assert_eq!((whose, *weight), (&Selector::Port(5000), 10.25));
+    let most = format!("nice = {}", i128::MAX);
+    assert!(problems(&most).starts_with(&format!("w.toml:1: {most}: write a whole number")));
+}
+
+#[test]
 fn nothing_is_a_valid_file() {
     for text in ["", "\n", "# nothing", "[interface]", "\u{feff}nice = 1"] {
         assert!(parse(text).is_ok(), "{text:?}");

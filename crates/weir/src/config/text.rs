@@ -1,5 +1,7 @@
 //! A value as it stands in the file.
 
+use std::borrow::Cow;
+
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -34,8 +36,18 @@ impl<'a> Text<'a> {
     /// Reads what is no string.
     pub fn bare<T>(&self, read: fn(&str) -> Result<T, String>) -> Result<T, String> {
         match self.value.get_ref().as_str() {
-            None => read(self.raw),
+            None => read(&self.plain()),
             Some(text) => read(text).and(Err("write it without quotes".into())),
+        }
+    }
+
+    /// A number without TOML's underscores and prefixes, which the readers do not know.
+    fn plain(&self) -> Cow<'_, str> {
+        match self.value.get_ref() {
+            DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
+                .map_or(self.raw.into(), |number| number.to_string().into()),
+            DeValue::Float(number) => number.as_str().into(),
+            _ => self.raw.into(),
         }
     }
 
