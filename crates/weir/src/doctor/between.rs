@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::sync::Arc;
 
 use weir_bpf::channels::Channel;
 use weir_bpf::gate::Policy;
@@ -151,6 +152,11 @@ impl<'a> Between<'a> {
                 *half_open.entry(socket.inode).or_default() += count;
             }
         }
+        // A process may have very many sockets.
+        let mut owners: HashMap<i32, OwnerReading> = HashMap::new();
+        let mut owner = |process: &Arc<Process>| {
+            owners.entry(process.pid).or_insert_with(|| self.owner(process)).clone()
+        };
         let reading = |OwnedSocket { socket, holders }: &OwnedSocket| {
             let dropped = socket.drops.wrapping_sub(before.drops(socket).unwrap_or(0));
             let listener = socket.kind == SocketKind::TcpListener;
@@ -162,7 +168,7 @@ impl<'a> Between<'a> {
                 limit: socket.limit,
                 drop_pps: self.rate(0, dropped.into()),
                 half_open: half_open.get(&socket.inode).filter(|_| listener).copied().unwrap_or(0),
-                owners: holders.iter().map(|process| self.owner(process)).collect(),
+                owners: holders.iter().map(&mut owner).collect(),
             }
         };
         let mut sockets: Vec<SocketReading> = after.each().map(reading).collect();
