@@ -17,7 +17,7 @@ use super::args::ScreenArgs;
 use super::rules::{Action, Rules};
 use crate::error::Result;
 use crate::explain::capture::{Capture, Packet as Captured};
-use crate::out::{self, or_gone};
+use crate::out::{self, or_gone, plain_json};
 use crate::packet::{ICMP, ICMPV6, Packet};
 use crate::status::SCHEMA;
 
@@ -50,8 +50,8 @@ pub fn run(args: &ScreenArgs, rules: &Rules, path: &Path) -> Result<()> {
             Err([packet, why]) => ("-".into(), packet, why),
         };
         let line = if args.json {
-            json!({"schema": SCHEMA, "number": number, "action": action, "packet": packet, "rule": why})
-                .to_string()
+            let line = json!({"schema": SCHEMA, "number": number, "action": action, "packet": packet, "rule": why});
+            plain_json(line.to_string())
         } else {
             printable(format!("{number:>6} {action:6} {packet} ({why})").as_bytes())
         };

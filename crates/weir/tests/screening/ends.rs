@@ -596,6 +596,10 @@ fn no_name_and_no_rule_moves_the_cursor() {
     let explained = path.weir(&["screen", rules.path(), "--explain", capture.path()]).stdout;
     let explained = String::from_utf8(explained).unwrap();
     assert!(explained.ends_with("(line 1: drop\\u{2028}udp\\x0blog)\n"), "{explained}");
+    let rules = ConfigFile::new("screening-c1", "drop\u{85}udp\n");
+    let command = ["screen", rules.path(), "--explain", capture.path(), "--json"];
+    let explained = String::from_utf8(path.weir(&command).stdout).unwrap();
+    assert!(explained.contains("\"line 1: drop\\u0085udp\""), "{explained:?}");
 }
 
 /// A reader may stop to read, as `less` does, or a log that is full.
