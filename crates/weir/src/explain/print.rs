@@ -3,8 +3,7 @@
 use std::fmt::Arguments;
 use std::io::{self, Write};
 
-use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use weir_bpf::counters::Counters;
 use weir_bpf::explain::Explanation;
 use weir_bpf::gate::Policy;
@@ -12,9 +11,9 @@ use weir_bpf::printable::printable;
 use weir_bpf::verdict::Reason;
 
 use super::capture::{Capture, Packet};
-use super::seen::{self, Seen};
+use super::seen;
 use super::target::Target;
-use crate::channel_name::{ChannelName, Namer};
+use crate::channel_name::Namer;
 use crate::clock;
 use crate::out::plain_json;
 use crate::status::{self, ReasonCount, SCHEMA};
@@ -46,22 +45,6 @@ pub struct Printer<'a, W> {
     pub json: bool,
     /// Channels' names.
     pub namer: &'a Namer,
-}
-
-#[derive(Serialize)]
-struct PacketLine {
-    event: &'static str,
-    number: u64,
-    time: Option<String>,
-    captured_bytes: usize,
-    wire_bytes: u32,
-    truncated: bool,
-    not_judged: Option<&'static str>,
-    channel: Option<ChannelName>,
-    verdict: Option<&'static str>,
-    reason: Option<&'static str>,
-    description: Option<&'static str>,
-    seen: Option<Seen>,
 }
 
 impl<W: Write> Printer<'_, W> {
@@ -130,21 +113,20 @@ impl<W: Write> Printer<'_, W> {
             Outcome::NotJudged(why) => (None, Some(*why)),
         };
         let reason = explanation.map(|explanation| explanation.reason);
-        let line = PacketLine {
-            event: "packet",
-            number,
-            time: packet.time.and_then(clock::precise_timestamp),
-            captured_bytes: packet.data.len(),
-            wire_bytes: packet.wire_len,
-            truncated: is_truncated(packet),
-            not_judged,
-            channel: explanation.map(|explanation| self.namer.name(&explanation.channel)),
-            verdict: reason.map(|reason| reason.verdict().name()),
-            reason: reason.map(Reason::name),
-            description: reason.map(Reason::description),
-            seen: explanation.and_then(|explanation| seen::seen(frame, explanation)),
-        };
-        self.line(&line)
+        self.line(&json!({
+            "event": "packet",
+            "number": number,
+            "time": packet.time.and_then(clock::precise_timestamp),
+            "captured_bytes": packet.data.len(),
+            "wire_bytes": packet.wire_len,
+            "truncated": is_truncated(packet),
+            "not_judged": not_judged,
+            "channel": explanation.map(|explanation| self.namer.name(&explanation.channel)),
+            "verdict": reason.map(|reason| reason.verdict().name()),
+            "reason": reason.map(Reason::name),
+            "description": reason.map(Reason::description),
+            "seen": explanation.and_then(|explanation| seen::seen(frame, explanation)),
+        }))
     }
 
     /// What the packets add up to; `error`: why the capture could not be read to its end.
@@ -195,8 +177,8 @@ impl<W: Write> Printer<'_, W> {
         writeln!(self.out, "{}", printable(line.to_string().as_bytes()))
     }
 
-    fn line(&mut self, line: &impl Serialize) -> io::Result<()> {
-        writeln!(self.out, "{}", plain_json(serde_json::to_string(line)?))
+    fn line(&mut self, line: &Value) -> io::Result<()> {
+        writeln!(self.out, "{}", plain_json(line.to_string()))
     }
 }
 

@@ -2,46 +2,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use serde::Serialize;
+use serde_json::{Value, json};
 use weir_bpf::explain::Explanation;
 use weir_bpf::parser::{Fragment, Parse, Parsed};
 use weir_bpf::units::MacAddr;
 use weir_bpf::verdict::Kind;
-
-/// For programs. Fields that a packet does not have are `null`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Seen {
-    /// Destination Ethernet address.
-    pub destination_mac: String,
-    /// Source Ethernet address.
-    pub source_mac: String,
-    /// After the VLAN tags.
-    pub ethertype: Option<u16>,
-    /// How many VLAN tags there are.
-    pub vlan_tags: Option<u8>,
-    /// IP address.
-    pub source: Option<String>,
-    /// IP address.
-    pub destination: Option<String>,
-    /// IP protocol number of the transport header.
-    pub protocol: Option<u8>,
-    /// UDP's or TCP's.
-    pub source_port: Option<u16>,
-    /// UDP's or TCP's.
-    pub destination_port: Option<u16>,
-    /// Bytes of header and payload, as the UDP header says.
-    pub udp_len: Option<u16>,
-    /// Names of those that are set.
-    pub tcp_flags: Option<Vec<&'static str>>,
-    /// ICMP's or ICMPv6's.
-    pub icmp_type: Option<u8>,
-    /// `first` or `later`, of a part of a datagram.
-    pub fragment: Option<&'static str>,
-    /// What the parts of a datagram have in common.
-    pub fragment_id: Option<u32>,
-    /// A source route or routing header may send the packet elsewhere.
-    pub source_routed: Option<bool>,
-}
 
 /// The Ethernet addresses of a frame, destination first.
 pub fn macs(frame: &[u8]) -> Option<(MacAddr, MacAddr)> {
@@ -49,8 +14,8 @@ pub fn macs(frame: &[u8]) -> Option<(MacAddr, MacAddr)> {
     Some((MacAddr(*destination), MacAddr(*rest.first_chunk::<6>()?)))
 }
 
-/// What was seen of a frame; `None` if it is too short for Ethernet addresses.
-pub fn seen(frame: &[u8], explanation: &Explanation) -> Option<Seen> {
+/// What was seen of a frame, for programs; `None` if it is too short for Ethernet addresses.
+pub fn seen(frame: &[u8], explanation: &Explanation) -> Option<Value> {
     let (destination_mac, source_mac) = macs(frame)?;
     let parsed = explanation.parsed;
     let addresses = parsed.and_then(|parsed| parsed.addresses());
@@ -58,24 +23,24 @@ pub fn seen(frame: &[u8], explanation: &Explanation) -> Option<Seen> {
     let ip = parsed.filter(|_| addresses.is_some());
     let of = |kinds: &[Parse]| ip.filter(|ip| kinds.contains(&ip.reached()));
     let fragment = ip.and_then(|ip| fragment(&ip));
-    Some(Seen {
-        destination_mac: destination_mac.to_string(),
-        source_mac: source_mac.to_string(),
-        ethertype: parsed.map(|parsed| parsed.ethertype),
-        vlan_tags: parsed.map(|parsed| parsed.vlan_tags),
-        source: addresses.map(|(source, _)| source.to_string()),
-        destination: addresses.map(|(_, destination)| destination.to_string()),
-        protocol: ip.map(|ip| ip.protocol),
-        source_port: ports.map(|(source, _)| source),
-        destination_port: ports.map(|(_, destination)| destination),
-        udp_len: of(&[Parse::WEIR_PARSE_UDP]).map(|udp| udp.udp_len),
-        tcp_flags: of(&[Parse::WEIR_PARSE_TCP]).map(|tcp| flags(tcp.tcp_flags)),
-        icmp_type: of(&[Parse::WEIR_PARSE_ICMP, Parse::WEIR_PARSE_ICMPV6])
-            .map(|icmp| icmp.icmp_type),
-        fragment,
-        fragment_id: ip.filter(|_| fragment.is_some()).map(|ip| ip.fragment_id),
-        source_routed: ip.map(|ip| ip.routed != 0),
-    })
+    Some(json!({
+        "destination_mac": destination_mac.to_string(),
+        "source_mac": source_mac.to_string(),
+        "ethertype": parsed.map(|parsed| parsed.ethertype),
+        "vlan_tags": parsed.map(|parsed| parsed.vlan_tags),
+        "source": addresses.map(|(source, _)| source.to_string()),
+        "destination": addresses.map(|(_, destination)| destination.to_string()),
+        "protocol": ip.map(|ip| ip.protocol),
+        "source_port": ports.map(|(source, _)| source),
+        "destination_port": ports.map(|(_, destination)| destination),
+        "udp_len": of(&[Parse::WEIR_PARSE_UDP]).map(|udp| udp.udp_len),
+        "tcp_flags": of(&[Parse::WEIR_PARSE_TCP]).map(|tcp| flags(tcp.tcp_flags)),
+        "icmp_type":
+            of(&[Parse::WEIR_PARSE_ICMP, Parse::WEIR_PARSE_ICMPV6]).map(|icmp| icmp.icmp_type),
+        "fragment": fragment,
+        "fragment_id": ip.filter(|_| fragment.is_some()).map(|ip| ip.fragment_id),
+        "source_routed": ip.map(|ip| ip.routed != 0),
+    }))
 }
 
 fn fragment(ip: &Parsed) -> Option<&'static str> {
