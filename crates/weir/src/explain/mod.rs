@@ -31,25 +31,12 @@ use crate::channel_name::Namer;
 use crate::cli::ExplainArgs;
 use crate::config::Config;
 use crate::config::args::SettingArgs;
-use crate::error::{Error, Result};
-use crate::out;
+use crate::error::Result;
+use crate::out::or_gone;
 use crate::privilege;
 
 /// To load the gate, and to run it.
 const NEEDED: [Capability; 3] = [Capability::NetAdmin, Capability::Bpf, Capability::Perfmon];
-
-/// What is left of a capture whose reader has gone.
-enum Failure {
-    /// Nothing is to be printed any more.
-    Output(io::Error),
-    Other(Error),
-}
-
-impl<E: Into<Error>> From<E> for Failure {
-    fn from(error: E) -> Self {
-        Self::Other(error.into())
-    }
-}
 
 /// Runs the command.
 ///
@@ -58,14 +45,6 @@ impl<E: Into<Error>> From<E> for Failure {
 /// printed.
 pub fn run(args: &ExplainArgs) -> Result<()> {
     privilege::check_for("weir explain", &NEEDED)?;
-    match explain(args) {
-        Err(Failure::Output(error)) => out::or_gone(Err(error)).map(|_| ()),
-        Err(Failure::Other(error)) => Err(error),
-        Ok(()) => Ok(()),
-    }
-}
-
-fn explain(args: &ExplainArgs) -> std::result::Result<(), Failure> {
     let settings = SettingArgs { config: args.config.clone(), ..SettingArgs::default() };
     let config = Config::load(&settings, &[])?;
     let links = Links::open()?;
@@ -84,15 +63,14 @@ fn explain(args: &ExplainArgs) -> std::result::Result<(), Failure> {
     let namer = Namer::new(&links)?;
     let out = BufWriter::new(io::stdout().lock());
     let mut printer = Printer { out, json: args.json, namer: &namer };
-    printer.begin(&capture, &target).map_err(Failure::Output)?;
+    if !or_gone(printer.begin(&capture, &target))? {
+        return Ok(());
+    }
     let mut session = Session::new(&gate, &target);
-    let read = session.packets(&mut capture, &mut printer)?;
+    let Some(read) = session.packets(&mut capture, &mut printer)? else { return Ok(()) };
     let error = read.as_ref().err().map(ToString::to_string);
-    printer
-        .end(session.totals, &session.counters, &session.notes(), error)
-        .and_then(|()| printer.out.flush())
-        .map_err(Failure::Output)?;
-    Ok(read?)
+    let ended = printer.end(session.totals, &session.counters, &session.notes(), error);
+    if or_gone(ended.and_then(|()| printer.out.flush()))? { Ok(read?) } else { Ok(()) }
 }
 
 /// What the gate remembers of one packet for the next, it remembers per CPU.
@@ -122,29 +100,30 @@ impl<'a> Session<'a> {
         Self { gate, target, totals, counters, unicast: 0, own: 0 }
     }
 
-    /// Explains every packet, up to the first that cannot be read.
+    /// Explains every packet, up to the first that cannot be read; `None`: nobody reads what is printed any more.
     fn packets(
         &mut self,
         capture: &mut Capture,
         printer: &mut Printer<'_, impl Write>,
-    ) -> std::result::Result<std::result::Result<(), CaptureError>, Failure> {
+    ) -> Result<Option<std::result::Result<(), CaptureError>>> {
         let mut bar = Bar::new();
         // What comes in as it is captured goes out at once.
         let live = capture.len.is_none();
         loop {
             let packet = match capture.next_packet() {
                 Ok(Some(packet)) => packet,
-                Ok(None) => return Ok(Ok(())),
-                Err(error) => return Ok(Err(error)),
+                Ok(None) => return Ok(Some(Ok(()))),
+                Err(error) => return Ok(Some(Err(error))),
             };
             self.totals.packets += 1;
             self.totals.truncated += u64::from(is_truncated(&packet));
             let frame = packet.frame(self.target.mac);
             let outcome = self.judge(&frame)?;
-            printer
-                .packet(self.totals.packets, (&packet, &frame), &outcome)
-                .and_then(|()| if live { printer.out.flush() } else { Ok(()) })
-                .map_err(Failure::Output)?;
+            let printed = printer.packet(self.totals.packets, (&packet, &frame), &outcome);
+            let printed = printed.and_then(|()| if live { printer.out.flush() } else { Ok(()) });
+            if !or_gone(printed)? {
+                return Ok(None);
+            }
             bar.tick(capture);
         }
     }
