@@ -1,6 +1,7 @@
 //! A capture's packets one after the other, pcap or pcapng.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use weir_bpf::units::MacAddr;
 
 use super::error::{CaptureError, explain, unknown_link};
 use super::pcapng;
-use super::source::{Progress, Source};
+use super::source::Source;
 
 /// libpcap's bound on a captured Ethernet frame, in bytes (`MAXIMUM_SNAPLEN`).
 const CAPTURED_LEN_MAX: u32 = 262_144;
@@ -85,7 +86,7 @@ enum Reader {
 pub struct Capture {
     name: String,
     reader: Reader,
-    progress: Rc<Progress>,
+    ended: Rc<Cell<bool>>,
     /// How long the file is, in bytes, if that is known.
     pub len: Option<u64>,
     /// Packets that were read.
@@ -107,21 +108,21 @@ impl Capture {
     fn new(name: String, source: Source) -> Result<Self, CaptureError> {
         let failed = |source| CaptureError::Open { name: name.clone(), source };
         let (first, source) = source.peek::<4>().map_err(failed)?;
-        let (progress, len) = (source.progress(), source.len);
+        let (ended, len) = (Rc::clone(&source.ended), source.len);
         let broken = |why| CaptureError::Header { name: name.clone(), why };
         let (reader, offset) = if pcapng::is_pcapng(&first) {
             let (mut reader, mut offset) = (pcapng::Reader::new(source), 0);
             reader.step(&mut offset).map_err(broken)?;
             (Reader::PcapNg(reader), offset)
         } else if is_pcap(&first) {
-            let reader = PcapReader::new(source)
-                .map_err(|error| broken(explain(&error, progress.ended.get())))?;
+            let reader =
+                PcapReader::new(source).map_err(|error| broken(explain(&error, ended.get())))?;
             let link = Link::of(reader.header().datalink).map_err(broken)?;
             (Reader::Pcap(reader, link), PCAP_HEADER_LEN)
         } else {
             return Err(broken("it begins like neither a pcap nor a pcapng file".into()));
         };
-        Ok(Self { name, reader, progress, len, count: 0, offset })
+        Ok(Self { name, reader, ended, len, count: 0, offset })
     }
 
     /// `pcap` or `pcapng`.
@@ -137,20 +138,16 @@ impl Capture {
         &self.name
     }
 
-    /// Bytes that were read of it.
-    pub fn bytes_read(&self) -> u64 {
-        self.progress.bytes.get()
-    }
-
     /// The next packet; `None` at the end.
     ///
     /// # Errors
     /// If it cannot be read; so it will be again.
     pub fn next_packet(&mut self) -> Result<Option<Packet>, CaptureError> {
         loop {
-            let ended = Rc::clone(&self.progress);
             let step = match &mut self.reader {
-                Reader::Pcap(reader, link) => pcap_step((reader, *link), &mut self.offset, &ended),
+                Reader::Pcap(reader, link) => {
+                    pcap_step((reader, *link), &mut self.offset, &self.ended)
+                }
                 Reader::PcapNg(reader) => reader.step(&mut self.offset),
             };
             match step {
@@ -183,12 +180,12 @@ fn is_pcap(first: &[u8]) -> bool {
 fn pcap_step(
     (reader, link): (&mut PcapReader<Source>, Link),
     offset: &mut u64,
-    progress: &Progress,
+    ended: &Cell<bool>,
 ) -> Result<Step, String> {
     let resolution = reader.header().ts_resolution;
     let record = match reader.next_raw_packet() {
         None => return Ok(Step::End),
-        Some(record) => record.map_err(|error| explain(&error, progress.ended.get()))?,
+        Some(record) => record.map_err(|error| explain(&error, ended.get()))?,
     };
     if record.incl_len > CAPTURED_LEN_MAX {
         return Err(format!(

@@ -4,7 +4,6 @@ pub mod capture;
 pub mod error;
 mod pcapng;
 mod print;
-mod progress;
 mod seen;
 mod source;
 mod target;
@@ -25,7 +24,6 @@ use weir_bpf::verdict::Reason;
 use self::capture::Capture;
 pub use self::error::CaptureError;
 use self::print::{Outcome, Printer, Totals, is_truncated};
-use self::progress::Bar;
 use self::target::Target;
 use crate::channel_name::Namer;
 use crate::cli::ExplainArgs;
@@ -106,7 +104,6 @@ impl<'a> Session<'a> {
         capture: &mut Capture,
         printer: &mut Printer<'_, impl Write>,
     ) -> Result<Option<std::result::Result<(), CaptureError>>> {
-        let mut bar = Bar::new();
         // What comes in as it is captured goes out at once.
         let live = capture.len.is_none();
         loop {
@@ -124,7 +121,6 @@ impl<'a> Session<'a> {
             if !or_gone(printed)? {
                 return Ok(None);
             }
-            bar.tick(capture);
         }
     }
 

@@ -2,25 +2,24 @@
 
 use std::cell::Cell;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, IsTerminal, Read};
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 
-/// How far a stream has been read.
-#[derive(Debug, Default)]
-pub struct Progress {
-    /// Bytes that were read. The parser reads ahead.
-    pub bytes: Cell<u64>,
-    /// Whether there is nothing left.
-    pub ended: Cell<bool>,
-}
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 
-/// A stream that can be asked how far it has been read while a parser owns it.
+/// What takes less long to read has no bar.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A stream that can be asked whether it has ended while a parser owns it. A bar shows how far it has been read.
 pub struct Source {
     stream: Box<dyn Read>,
-    progress: Rc<Progress>,
+    /// Whether there is nothing left.
+    pub ended: Rc<Cell<bool>>,
     /// How long it is, if that is known.
     pub len: Option<u64>,
+    bar: ProgressBar,
 }
 
 impl Source {
@@ -40,33 +39,40 @@ impl Source {
 
     /// A stream of so many bytes.
     pub fn of(stream: Box<dyn Read>, len: Option<u64>) -> Self {
-        Self { stream, progress: Rc::default(), len }
-    }
-
-    /// How far it has been read, now and later.
-    pub fn progress(&self) -> Rc<Progress> {
-        Rc::clone(&self.progress)
+        // No time left: the parser reads ahead in large pieces.
+        let known = "{bytes} of {total_bytes}  {wide_bar}";
+        let style = ProgressStyle::with_template(len.map_or("{bytes} read", |_| known));
+        let bar = ProgressBar::with_draw_target(len, ProgressDrawTarget::hidden())
+            .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+            .with_finish(ProgressFinish::AndClear);
+        Self { stream: Box::new(bar.wrap_read(stream)), ended: Rc::default(), len, bar }
     }
 
     /// The first bytes, or as many as there are. They are read from the stream as well.
-    pub fn peek<const LEN: usize>(self) -> io::Result<(Vec<u8>, Self)> {
-        let Self { mut stream, progress, len } = self;
+    pub fn peek<const LEN: usize>(mut self) -> io::Result<(Vec<u8>, Self)> {
         let mut first = Vec::new();
-        stream.by_ref().take(LEN as u64).read_to_end(&mut first)?;
-        let stream = Box::new(io::Cursor::new(first.clone()).chain(stream));
-        Ok((first, Self { stream, progress, len }))
+        self.stream.by_ref().take(LEN as u64).read_to_end(&mut first)?;
+        self.stream = Box::new(io::Cursor::new(first.clone()).chain(self.stream));
+        Ok((first, self))
     }
 }
 
 impl Read for Source {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        // On standard error, if that is a terminal and the packets are printed elsewhere.
+        let is_late = self.bar.is_hidden() && self.bar.elapsed() > PATIENCE;
+        if is_late && !io::stdout().is_terminal() {
+            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
         loop {
             match self.stream.read(buffer) {
                 // The parser would give up.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Ok(count) => {
-                    self.progress.bytes.set(self.progress.bytes.get() + count as u64);
-                    self.progress.ended.set(count == 0 && !buffer.is_empty());
+                    self.ended.set(count == 0 && !buffer.is_empty());
+                    if self.ended.get() {
+                        self.bar.finish_and_clear();
+                    }
                     return Ok(count);
                 }
                 failed => return failed,
