@@ -1,8 +1,8 @@
 //! `weir top`: the channels with most packets, again and again.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
-use rustix::termios::{isatty, tcgetwinsize};
+use console::{Term, truncate_str};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use weir_bpf::gate::Policy;
 
@@ -23,8 +23,6 @@ const LEAVE: &str = "\x1b[?1049l";
 const HOME: &str = "\x1b[H";
 const CLEAR_LINE: &str = "\x1b[K";
 const CLEAR_BELOW: &str = "\x1b[J";
-/// Of a terminal that does not know how large it is.
-const USUAL_SIZE: (usize, usize) = (24, 80);
 
 /// Runs the command.
 pub fn run(args: &TopArgs) -> Result<()> {
@@ -109,7 +107,7 @@ struct Screen {
 impl Screen {
     fn enter() -> Result<Self> {
         let is_dumb = std::env::var_os("TERM").is_some_and(|name| name == "dumb");
-        let is_terminal = isatty(io::stdout()) && !is_dumb;
+        let is_terminal = io::stdout().is_terminal() && !is_dumb;
         if is_terminal {
             let failed = |error| Error::system("write to the terminal", error);
             io::stdout().lock().write_all(ENTER.as_bytes()).map_err(failed)?;
@@ -127,12 +125,12 @@ impl Screen {
         let view = out::safe(view);
         let mut out = String::new();
         if self.is_terminal {
-            let (rows, columns) = size();
+            let (rows, columns) = Term::stdout().size();
             out.push_str(HOME);
             // The last row stays empty: a line feed there would scroll.
-            for line in view.split('\n').take(rows.saturating_sub(1)) {
-                out.push_str(CLEAR_LINE);
-                out.extend(fitting(line, columns).chain(['\n']));
+            for line in view.split('\n').take(rows.saturating_sub(1).into()) {
+                // A line that went on in the next row would push the first one out.
+                out.extend([CLEAR_LINE, &truncate_str(line, columns.into(), ""), "\n"]);
             }
             out.push_str(CLEAR_BELOW);
         } else {
@@ -156,20 +154,4 @@ fn leave() {
     // A terminal that is gone needs nothing.
     let mut stdout = io::stdout().lock();
     let _ = stdout.write_all(LEAVE.as_bytes()).and_then(|()| stdout.flush());
-}
-
-/// What of a line has room. Names may have characters of two columns (East Asian ones, and others, from U+1100 on): one
-/// that went on in the next row would push the first one out.
-fn fitting(line: &str, columns: usize) -> impl Iterator<Item = char> {
-    let width = |each: char| if each < '\u{1100}' { 1 } else { 2 };
-    line.chars().scan(0, move |used, each| {
-        *used += width(each);
-        (*used <= columns).then_some(each)
-    })
-}
-
-/// Rows and columns.
-fn size() -> (usize, usize) {
-    let size = tcgetwinsize(io::stdout()).ok().filter(|size| size.ws_row > 0 && size.ws_col > 0);
-    size.map_or(USUAL_SIZE, |size| (size.ws_row.into(), size.ws_col.into()))
 }
