@@ -111,32 +111,21 @@ impl Config {
         protected.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Whether what is said of an interface contradicts itself, or does not fit this `host`.
+    /// Refuses a fast path whose gate is elsewhere, and where it is for this `host`, CPUs that it does not have. `None`:
+    /// an interface without a section.
     pub fn check(&self, interface: Option<&str>, host: bool) -> Result<(), Error> {
-        self.check_forward(interface)?;
-        if host { self.check_cpus(interface) } else { Ok(()) }
-    }
-
-    /// Whether an interface's gate is where the fast path is, if it has one; `None`: one without a section.
-    fn check_forward(&self, interface: Option<&str>) -> Result<(), Error> {
         let effective = interface.map_or_else(|| self.of_any(), |name| self.of(name));
-        if !effective.forwards() || effective.attach() == Attach::Native {
-            return Ok(());
+        if effective.forwards() && effective.attach() != Attach::Native {
+            let whose = interface.unwrap_or("interfaces without a section");
+            return Err(Error::refused(
+                format!(
+                    "the fast path forwards in the driver, and the gate of {whose} is to be elsewhere"
+                ),
+                "leave `attach` out, or `forward`",
+            ));
         }
-        let whose = interface.unwrap_or("interfaces without a section");
-        Err(Error::refused(
-            format!(
-                "the fast path forwards in the driver, and the gate of {whose} is to be elsewhere"
-            ),
-            "leave `attach` out, or `forward`",
-        ))
-    }
-
-    /// Whether this host has the CPUs that an interface's threads are to run on; `None`: one without a section.
-    fn check_cpus(&self, interface: Option<&str>) -> Result<(), Error> {
-        let effective = interface.map_or_else(|| self.of_any(), |name| self.of(name));
         let cpus = &effective.cpus;
-        let Some(CpuList(wanted)) = &cpus.value else { return Ok(()) };
+        let Some(CpuList(wanted)) = cpus.value.as_ref().filter(|_| host) else { return Ok(()) };
         let online = sched::online_cpus()?;
         match wanted.iter().find(|cpu| !online.contains(cpu)) {
             None => Ok(()),
