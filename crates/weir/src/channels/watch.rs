@@ -83,7 +83,9 @@ impl Watch {
         let (later, owned_later) = (self.look()?, self.owned());
         let (earlier, owned_earlier) = earlier.unzip();
         let looks = || self.running.iter().zip(&later);
-        let behind = owned_later.map(|later| behind(owned_earlier.flatten(), later, looks()));
+        let channels = looks()
+            .flat_map(|(status, look)| look.each().map(|(channel, _)| (channel, status.ifindex)));
+        let behind = owned_later.map(|later| Behind::new(owned_earlier.flatten(), later, channels));
         let namer = Namer::new(&self.links)?;
         let interfaces = looks().enumerate().map(|(at, (status, later))| {
             let earlier = earlier.as_ref().and_then(|earlier| earlier.get(at));
@@ -129,17 +131,6 @@ impl Watch {
 /// Channels can be listed without their owners.
 fn opened<T>(result: weir_bpf::Result<T>) -> Option<T> {
     result.inspect_err(|error| out::say(format_args!("weir: owners are not shown: {error}"))).ok()
-}
-
-/// What is behind the channels that the gates have seen.
-fn behind<'a>(
-    earlier: Option<Ownership>,
-    later: Ownership,
-    looks: impl Iterator<Item = (&'a InterfaceStatus, &'a Look)>,
-) -> Behind {
-    let channels =
-        looks.flat_map(|(status, look)| look.each().map(|(channel, _)| (channel, status.ifindex)));
-    Behind::new(earlier, later, channels)
 }
 
 /// The protected interfaces of this network namespace, or the one that is asked for.

@@ -5,7 +5,7 @@ use weir_bpf::sys::link::{LinkInfo, Links};
 use weir_bpf::units::{IfIndex, MacAddr};
 
 use crate::error::{Error, Result};
-use crate::status::{DiversionStatus, InterfaceStatus};
+use crate::status::InterfaceStatus;
 
 /// An interface of this host.
 #[derive(Clone, Debug)]
@@ -44,7 +44,13 @@ impl Target {
         running.retain(|interface| interface.ifindex == ifindex);
         let LinkInfo { name, .. } = links.info(ifindex)?;
         let discards = running.iter().any(InterfaceStatus::discards);
-        let found = diversions(ifindex, running.pop())?;
+        // As the daemon has found, which knows its own programs, or as is found now.
+        let found = match running.pop() {
+            Some(status) => status.diversions,
+            None => {
+                divert::diversions(ifindex, Sight::at_tc(), &[])?.iter().map(Into::into).collect()
+            }
+        };
         let passing = found.iter().filter(|each| each.passes_all);
         let diversions = passing.map(|each| format!("{} ({})", each.description, each.detail));
         let translates = found.iter().any(|each| each.kind.translates());
@@ -59,15 +65,6 @@ impl Target {
                 .then(|| found.iter().flat_map(|each| &each.ports).copied().collect()),
         })
     }
-}
-
-/// What may take packets elsewhere: as the daemon has found, which knows its own programs, or as is found now.
-fn diversions(ifindex: IfIndex, running: Option<InterfaceStatus>) -> Result<Vec<DiversionStatus>> {
-    if let Some(status) = running {
-        return Ok(status.diversions);
-    }
-    let found = divert::diversions(ifindex, Sight::at_tc(), &[])?;
-    Ok(found.iter().map(Into::into).collect())
 }
 
 /// The only interface that a gate understands, is up and has an address.
