@@ -172,46 +172,38 @@ fn read(path: &Path, version: Version) -> Option<Level> {
 
 #[cfg(test)]
 mod tests {
+    use tempfile::TempDir;
+
     use super::*;
 
     /// A directory that is laid out as control groups are.
-    struct Tree(PathBuf);
+    struct Tree(TempDir);
 
     impl Tree {
-        fn new(name: &str) -> Self {
-            let tree = format!("weir-test-groups-{}-{name}", std::process::id());
-            Self(std::env::temp_dir().join(tree))
-        }
-
-        fn with(self, version: Version, groups: &[(&str, &str)]) -> Self {
-            self.add(version, groups);
-            self
+        fn with(version: Version, groups: &[(&str, &str)]) -> Self {
+            let tree = Self(TempDir::new().unwrap());
+            tree.add(version, groups);
+            tree
         }
 
         fn add(&self, version: Version, groups: &[(&str, &str)]) {
             for (group, text) in groups {
-                let directory = self.0.join(&group[1..]);
+                let directory = self.0.path().join(&group[1..]);
                 fs::create_dir_all(&directory).unwrap();
                 fs::write(directory.join(version.file()), text).unwrap();
             }
         }
 
         fn weights(&self, kind: &str, root: &str) -> GroupWeights {
-            let at = self.0.display();
+            let at = self.0.path().display();
             GroupWeights::new(
                 format!("32 31 0:29 {root} {at} rw - {kind} none rw,cpu\n").as_bytes(),
             )
         }
 
         fn give_away(&self, group: &str, version: Version) {
-            let file = self.0.join(&group[1..]).join(version.file());
+            let file = self.0.path().join(&group[1..]).join(version.file());
             std::os::unix::fs::chown(file, Some(1000), None).unwrap();
-        }
-    }
-
-    impl Drop for Tree {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
         }
     }
 
@@ -238,8 +230,8 @@ mod tests {
     #[test]
     fn weights_along_the_way_are_multiplied() {
         let files = [("/a", "200\n"), ("/a/b", "50\n"), ("/a/b/c", "1000\n"), ("/idle", "0\n")];
-        let tree = Tree::new("v2").with(Version::Two, &files);
-        fs::create_dir_all(tree.0.join("a/plain/d")).unwrap();
+        let tree = Tree::with(Version::Two, &files);
+        fs::create_dir_all(tree.0.path().join("a/plain/d")).unwrap();
         let mut weights = tree.weights("cgroup2", "/");
         for (path, expected) in [
             ("/a", 2.0),
@@ -255,7 +247,7 @@ mod tests {
         // The other version's hierarchy is not to be seen.
         assert_eq!(weights.weight(&group("2:cpu:/a")), 1.0);
         let files = [("/a", "512\n"), ("/a/b", "2\n")];
-        let tree = Tree::new("v1").with(Version::One, &files);
+        let tree = Tree::with(Version::One, &files);
         let mut weights = tree.weights("cgroup", "/");
         assert_eq!(weights.weight(&group("2:cpu,cpuacct:/a")), 0.5);
         assert_eq!(weights.weight(&group("2:cpu:/a/b")), RANGE.0);
@@ -277,7 +269,7 @@ mod tests {
             ("/much", "10001"),
             ("/long", "1000000000000000000000000000000000000000"),
         ];
-        let tree = Tree::new("hostile").with(Version::Two, &files);
+        let tree = Tree::with(Version::Two, &files);
         for depth in 1..=20 {
             tree.add(Version::Two, &[("/heavy".repeat(depth).as_str(), "10000")]);
         }

@@ -305,11 +305,7 @@ impl TestGroup {
 
 impl Drop for TestGroup {
     fn drop(&mut self) {
-        let gone = || std::fs::remove_dir(&self.0).is_ok();
-        let begin = Instant::now();
-        while !gone() && begin.elapsed() < PATIENCE {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait(|| std::fs::remove_dir(&self.0).is_ok());
     }
 }
 
