@@ -154,8 +154,6 @@ metrics! {
     traced: Count, Given, Sum, Neither, "Packets in the window of which that is known.";
     echo_pps: Pps, Rate(Arrived, 1.0), Median, More,
         "Replies of the flooded echo server that arrived at the far end.";
-    echo_steady: Share, Given, Median, More,
-        "Lowest rate of replies in a slice of 10 ms, of the median slice.";
     rtt_p50_us: Micros, Given, Median, Less, "Round trip of a ping to the echo server, median of all, of which those without a reply are the longest.";
     rtt_p99_us: Micros, Given, Median, Less, "The same, 99th percentile.";
     rtt_p999_us: Micros, Given, Median, Less, "The same, 99.9th percentile.";

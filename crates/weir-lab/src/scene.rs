@@ -178,7 +178,7 @@ pub enum Need {
 /// What is watched beside the usual counters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Watch {
-    /// What arrives at the far end, slice by slice.
+    /// What arrives at the far end.
     Replies,
     /// Round trips of the pings that the light flow is.
     RoundTrips,

@@ -1,6 +1,6 @@
 //! What a trial saw: where every packet ended, and whether that adds up.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use weir_bpf::poll_cost::PollCost;
 use weir_bpf::steps::Steps;
@@ -17,7 +17,6 @@ pub(super) struct Window {
     pub(super) closed: Reading,
     pub(super) length: Duration,
     pub(super) polls: Option<(PollCost, PollCost)>,
-    pub(super) arrivals: Vec<(Instant, u64)>,
     pub(super) report: Option<Figures>,
 }
 

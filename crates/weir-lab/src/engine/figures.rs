@@ -1,14 +1,12 @@
 //! The declared metrics, made of what a trial saw.
 
-use std::time::Instant;
-
 use weir_bpf::steps::Steps;
 use weir_bpf::trace::Step;
 
 use super::books::{Seen, Window};
 use crate::metric::{METRICS, Metric, Source, m};
 use crate::run::Trial;
-use crate::stats::{median, nearest_rank, spread};
+use crate::stats::{median, nearest_rank};
 
 /// With fewer of the packets in full polls than this, those say too little: the CPU time is taken.
 const IN_FULL_POLLS_MIN: f64 = 0.02;
@@ -37,7 +35,6 @@ pub(super) fn measure(trial: &mut Trial, seen: &Seen) {
     }
     trial.set(&m::window_s, Some(seen.window.length.as_secs_f64()));
     polls(trial, seen);
-    trial.set(&m::echo_steady, steadiness(&seen.window.arrivals));
     steps(trial, &seen.steps);
     if let Some(pings) = &seen.pings {
         round_trips(trial, pings);
@@ -57,16 +54,6 @@ fn polls(trial: &mut Trial, seen: &Seen) {
     let by_cpu = trial.get(&m::cpu_ns_per_packet);
     let by_polls = last.quantile_ns_since(first, 0.5).filter(|_| share >= IN_FULL_POLLS_MIN);
     trial.set(&m::ns_per_packet, by_polls.or(by_cpu));
-}
-
-/// The slowest slice's rate of arrivals, of the median slice's.
-fn steadiness(readings: &[(Instant, u64)]) -> Option<f64> {
-    let rates = readings.windows(2).map(|pair| {
-        let (from, to) = (pair[0], pair[1]);
-        (to.1 - from.1) as f64 / (to.0 - from.0).as_secs_f64()
-    });
-    let slices = spread(rates)?;
-    (readings.len() > 2 && slices.median > 0.0).then(|| slices.min / slices.median)
 }
 
 /// Percentiles of the round trips, of which one that does not come to an end is the longest, and how many do not.
@@ -123,23 +110,10 @@ fn steps(trial: &mut Trial, steps: &[Steps]) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use weir_bpf::units::Nanos;
 
     use super::*;
     use crate::run::Load;
-
-    #[test]
-    fn the_slowest_slice_is_held_against_the_median() {
-        let began = Instant::now();
-        let at = |ms, packets| (began + Duration::from_millis(ms), packets);
-        // 1,000, 400 and, in twice the time, 1,800 packets.
-        let readings = [at(0, 50), at(10, 1_050), at(20, 1_450), at(40, 3_250)];
-        assert!((steadiness(&readings).unwrap() - 40.0 / 90.0).abs() < 1e-9);
-        // Where nothing comes, nothing is steady.
-        assert_eq!(steadiness(&[at(0, 50), at(10, 50)]), None);
-    }
 
     #[test]
     fn a_packet_that_input_was_not_scheduled_for_says_nothing_of_polling() {

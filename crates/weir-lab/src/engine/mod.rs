@@ -38,7 +38,7 @@ use crate::stop::{Stop, until, wait_for};
 const DRAIN_DEADLINE: Duration = Duration::from_secs(2);
 /// The generator works, without sending, before the first packet.
 const SPIN_UP: Duration = Duration::from_millis(10);
-/// How often what arrives of an echo server's replies is read: long against the microseconds that it takes.
+/// Between two looks whether the gate judges.
 const SLICE: Duration = Duration::from_millis(10);
 /// How long a client may take until each of its connections has been used, and a gate until it judges.
 const UNDER_WAY_DEADLINE: Duration = Duration::from_secs(10);
@@ -137,14 +137,14 @@ fn watch(
         let real = start_program(&probe, arm, window)?;
         let (opened, first) = (probe.read()?, watching.polls());
         let began = Instant::now();
-        let arrivals = arrivals(&probe, window, stop)?;
+        stop.sleep(window)?;
         let (closed, last) = (probe.read()?, watching.polls());
         let length = began.elapsed();
         begun.daemon.iter().try_for_each(|daemon| daemon.process.still_runs())?;
         probe.beside.iter().try_for_each(Process::still_runs)?;
         let report = real.zip(scene.program.as_ref());
         let report = report.map(|(real, (kind, _))| kind.report(real, stop)).transpose()?;
-        Ok::<_, Error>(Window { opened, closed, length, polls: first.zip(last), arrivals, report })
+        Ok::<_, Error>(Window { opened, closed, length, polls: first.zip(last), report })
     };
     let window =
         if scene.without_generator { measured()? } else { bench.generate_while(measured)?? };
@@ -222,24 +222,6 @@ fn start_client(bench: &Bench, arm: &Arm, scene: &Scene, stop: &Stop) -> Result<
     let ask = || stop.check().map(|()| is_under_way());
     wait_for(UNDER_WAY_DEADLINE, ask, (&problem, "is the machine overloaded? try again"))?;
     Ok(Some(client))
-}
-
-/// Lasts a window, and reads what arrives at the far end between its slices where that is watched.
-fn arrivals(probe: &Probe<'_>, window: Duration, stop: &Stop) -> Result<Vec<(Instant, u64)>> {
-    if probe.scene.watch != Some(Watch::Replies) {
-        return stop.sleep(window).map(|()| vec![]);
-    }
-    let arrived = || Ok::<_, Error>(probe.bench.topology.stats(probe.host)?[0].rx_packets);
-    let began = Instant::now();
-    let mut readings = vec![(began, arrived()?)];
-    let slices = (window.as_micros() / SLICE.as_micros()).max(1) as u32;
-    for slice in 1..=slices {
-        // What is left over of the window lengthens its last slice.
-        let ends = if slice == slices { window } else { SLICE * slice };
-        stop.sleep(ends.saturating_sub(began.elapsed()))?;
-        readings.push((Instant::now(), arrived()?));
-    }
-    Ok(readings)
 }
 
 /// Waits until every packet has ended somewhere.

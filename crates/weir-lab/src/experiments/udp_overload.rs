@@ -46,8 +46,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     ],
     tables: tables! {
         "Delivered, packets/s" in Cases::Where(|case| case != "echo") => delivered_pps;
-        "Replies of an echo server at the far end, packets/s"
-            in Cases::Of(&["echo"]) => echo_pps, echo_steady;
+        "Replies of an echo server at the far end, packets/s" in Cases::Of(&["echo"]) => echo_pps;
         "Where the rest ended, packets/s: ring, discarded, late"
             in Cases::Of(&["recv", "mixed"]) => nic_drop_pps, discarded_pps, late_drop_pps;
         "Age at delivery, us: median, 99th percentile"
