@@ -116,8 +116,8 @@ fn mitigations() -> BTreeMap<String, String> {
     states.filter(|(_, state)| state != "Not affected").collect()
 }
 
-/// A column of a CPU's line in `/proc/stat` since boot, nanoseconds, in steps of 10 ms: 4 is `idle`, 7
-/// `softirq`, 8 `steal`.
+/// A column of a CPU's line in `/proc/stat` since boot, nanoseconds, in steps of 10 ms: 4 is `idle`,
+/// 8 `steal`.
 pub fn cpu_stat_ns(cpu: CpuId, column: usize) -> u64 {
     let stat = read("/proc/stat").unwrap_or_default();
     let line = stat.lines().find(|line| line.split(' ').next() == Some(&format!("cpu{cpu}")));

@@ -192,8 +192,6 @@ metrics! {
     mischarged: Share, Given, Median, Less,
         "CPU time charged to the hog that was not its own work, of what it was charged.";
     threads_cpu: Share, Rate(NapiPerf, CPU), Median, Neither, "What the NAPI threads ran, by perf.";
-    softirq_cpu: Share, Rate(SoftirqNs, CPU), Median, Neither, "Softirqs, as timer ticks found them.";
-    ksoftirqd_cpu: Share, Rate(KsoftirqdNs, CPU), Median, Neither, "CPU time of `ksoftirqd`.";
     meter_sum: Ratio, WholeRatio(Metered, NapiPerf), Median, Neither,
         "What weir's meter charged, and discarding took, of what the NAPI threads ran by perf.";
     meter_flooded: Ratio, WholeRatio(ChargedFlooded, Charged), Median, Neither,

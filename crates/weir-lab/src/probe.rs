@@ -38,8 +38,6 @@ pub struct Probe<'a> {
     pub pollers: Vec<Pid>,
     /// What they run, by perf, where accounts are watched.
     pub clocks: Vec<TaskClock>,
-    /// The kernel's thread for softirqs, where accounts are watched and it is to be seen.
-    pub ksoftirqd: Option<Pid>,
 }
 
 impl Probe<'_> {
@@ -48,9 +46,6 @@ impl Probe<'_> {
         self.memory(&mut reading);
         self.cpu(&mut reading)?;
         self.packets(&mut reading)?;
-        if self.scene.watch == Some(Watch::Accounts) {
-            self.accounts(&mut reading)?;
-        }
         Ok(reading)
     }
 
@@ -123,6 +118,9 @@ impl Probe<'_> {
         for pid in &self.pollers {
             reading.add(Counter::InputCpu, sched::cpu_time(*pid)?.0);
         }
+        for clock in &self.clocks {
+            reading.add(Counter::NapiPerf, clock.read()?.0);
+        }
         if let Some(daemon) = self.daemon {
             reading.add(Counter::DaemonCpu, cpu_ns(&daemon.process.pids)?);
         }
@@ -181,20 +179,6 @@ impl Probe<'_> {
         if self.scene.watch == Some(Watch::Replies) {
             reading.add(Counter::Arrived, far.rx_packets);
             reading.add(Counter::RepliesRefused, own.tx_dropped);
-        }
-        Ok(())
-    }
-
-    /// What receive work took, and whom the kernel charges for it. What softirqs take while a process runs
-    /// is that process's own CPU time, unless the kernel has `CONFIG_IRQ_TIME_ACCOUNTING`.
-    fn accounts(&self, reading: &mut Reading) -> Result<()> {
-        for clock in &self.clocks {
-            reading.add(Counter::NapiPerf, clock.read()?.0);
-        }
-        // Without that option, as timer ticks found it.
-        reading.add(Counter::SoftirqNs, machine::cpu_stat_ns(self.bench.sut_cpu, 7));
-        if let Some(pid) = self.ksoftirqd {
-            reading.add(Counter::KsoftirqdNs, sched::cpu_time(pid)?.0);
         }
         Ok(())
     }

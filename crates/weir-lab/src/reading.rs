@@ -58,8 +58,6 @@ pub enum Counter {
     NapiPerf,
     IdleNs,
     StealNs,
-    SoftirqNs,
-    KsoftirqdNs,
     Work,
     WorkCpu,
 }

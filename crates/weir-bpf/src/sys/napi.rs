@@ -109,10 +109,7 @@ fn is_up(flags: &str) -> bool {
 }
 
 /// Process numbers and names of the kernel's threads. Any process may call itself as they are called.
-///
-/// # Errors
-/// [`Error::System`] if `/proc` cannot be read.
-pub fn kernel_threads() -> Result<Vec<(Pid, String)>> {
+fn kernel_threads() -> Result<Vec<(Pid, String)>> {
     let processes = stat::processes().map_err(|source| Error::system("list", "/proc", source))?;
     let thread = |pid| {
         // Gone since: not one that we look for.

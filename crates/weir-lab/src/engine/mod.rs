@@ -10,7 +10,6 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use weir_bpf::replies::QUESTIONS;
-use weir_bpf::sys::napi;
 use weir_bpf::sys::task_clock::TaskClock;
 use weir_bpf::units::Nice;
 
@@ -95,9 +94,6 @@ fn watch(
     let accounts = scene.watch == Some(Watch::Accounts);
     let threads = bench.pollers(arm)?;
     let clocks = threads.iter().filter(|_| accounts).map(|thread| Ok(TaskClock::of(thread.pid)?));
-    // None is to be seen in a PID namespace.
-    let kernel_threads = if accounts { napi::kernel_threads()? } else { vec![] };
-    let softirqs = format!("ksoftirqd/{}", bench.sut_cpu);
     let nobody = match scene.needs.contains(&Need::AnswersDropped) {
         // The packet ends where the answers to the flood do.
         true => Ipv4Addr::from_bits(FLOOD_NET.0.to_bits() + 1),
@@ -117,7 +113,6 @@ fn watch(
         follows: arm.nat,
         pollers: threads.iter().map(|thread| thread.pid).collect(),
         clocks: clocks.collect::<Result<_>>()?,
-        ksoftirqd: kernel_threads.into_iter().find(|(_, name)| *name == softirqs).map(|of| of.0),
     };
     let watching = Watching::begin(&probe, &threads)?;
     let before = probe.read()?;

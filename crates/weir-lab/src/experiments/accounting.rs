@@ -24,8 +24,6 @@ pub static EXPERIMENT: Experiment = Experiment {
             in Cases::All => mischarged;
         "CPU time charged: the server, the hog, NAPI threads"
             in Cases::All => user_cpu, hog_cpu, threads_cpu;
-        "Softirqs and ksoftirqd, as the kernel accounts for them"
-            in Cases::All => softirq_cpu, ksoftirqd_cpu;
         "weir's meter: all of input's time; the server's part of what was charged"
             in Cases::All => meter_sum, meter_flooded;
     },
