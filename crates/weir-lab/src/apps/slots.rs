@@ -17,22 +17,20 @@ pub const REPLIED: usize = 2;
 pub const SENT: usize = 3;
 /// Answers that did not come, or were not whole and right.
 pub const LOST: usize = 4;
-/// Not 0 while a client is to send requests.
-pub const GO: usize = 5;
 /// Not 0 once a client is to send no more.
-pub const STOP: usize = 6;
+pub const STOP: usize = 5;
 /// Passes of the calibrated loop by the compute-bound process.
-pub const WORK: usize = 7;
+pub const WORK: usize = 6;
 /// CPU time that it has had, nanoseconds.
-pub const CPU_NS: usize = 8;
+pub const CPU_NS: usize = 7;
 /// Calls of the RPC worker that were answered.
-pub const CALLS: usize = 9;
+pub const CALLS: usize = 8;
 /// When the last was, nanoseconds of `CLOCK_MONOTONIC`.
-pub const LAST_CALL_NS: usize = 10;
+pub const LAST_CALL_NS: usize = 9;
 /// When a process that sleeps is to wake, nanoseconds of `CLOCK_MONOTONIC`.
-pub const DUE_NS: usize = 11;
+pub const DUE_NS: usize = 10;
 /// Histogram of packets' ages, of the time that requests took, or of the calibrated loop, nanoseconds.
-pub const HISTOGRAM: usize = 12;
+pub const HISTOGRAM: usize = 11;
 /// Slots in all.
 pub const LEN: usize = HISTOGRAM + histogram::SLOTS;
 

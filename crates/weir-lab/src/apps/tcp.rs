@@ -11,12 +11,10 @@ use weir_bpf::sys::shared_memory::SharedCounters;
 
 use super::compute::run_first;
 use super::slots;
-use super::sockets::on_threads;
+use super::sockets::{on_threads, stay};
 
 /// Length of a request and of its answer, bytes.
 const MESSAGE_LEN: usize = 64;
-/// How often the client's connections look whether they are to send.
-const LOOK: Duration = Duration::from_millis(2);
 
 /// Sends back what it gets (`echo`), or takes it; each connection has a thread.
 pub fn serve(bind: SocketAddr, echo: bool, shared: &SharedCounters) -> io::Result<()> {
@@ -42,8 +40,8 @@ fn answer(mut stream: TcpStream, echo: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Connects, and while [`slots::GO`] says so has so many requests of all connections answered per second:
-/// each sends in its turn, and leaves out the turns at which it still waits for an answer.
+/// Connects, and until it is told by [`slots::STOP`] has so many requests of all connections answered per second: each
+/// sends in its turn, and leaves out the turns at which it still waits for an answer. Stays then, until it is killed.
 pub fn ask(
     server: SocketAddr,
     connections: u32,
@@ -65,23 +63,18 @@ pub fn ask(
         run_first()?;
         let mut stream = &streams[number as usize];
         let mut message = [0; MESSAGE_LEN];
-        let mut due: Option<Instant> = None;
-        loop {
-            if !slots::is_set(shared, slots::GO) {
-                due = None;
-                thread::sleep(LOOK);
-                continue;
+        let mut due = Instant::now() + turn * number;
+        while !slots::is_set(shared, slots::STOP) {
+            while due < Instant::now() {
+                due += turn * connections;
             }
-            let mut at = due.unwrap_or_else(|| Instant::now() + turn * number);
-            while at < Instant::now() {
-                at += turn * connections;
-            }
-            thread::sleep(at.saturating_duration_since(Instant::now()));
-            due = Some(at + turn * connections);
+            thread::sleep(due.saturating_duration_since(Instant::now()));
             let sent = Instant::now();
             stream.write_all(&message)?;
             stream.read_exact(&mut message)?;
             slots::took(shared, sent.elapsed());
         }
-    })
+        Ok(())
+    })?;
+    stay()
 }

@@ -126,7 +126,6 @@ fn watch(
     let measured = || {
         stop.sleep(SPIN_UP)?;
         bench.generator.start();
-        go(&probe, true);
         stop.sleep(warm_up)?;
         judged(&probe, stop)?;
         let real = start_program(&probe, arm, window)?;
@@ -143,7 +142,7 @@ fn watch(
     };
     let window =
         if scene.without_generator { measured()? } else { bench.generate_while(measured)?? };
-    go(&probe, false);
+    probe.client.iter().for_each(|client| client.set(slots::STOP));
     // What waits in its queue is to be received, and in good time.
     drop(stopped);
     probe.beside.iter().for_each(Process::end);
@@ -192,15 +191,7 @@ fn start_program(probe: &Probe<'_>, arm: &Arm, window: Duration) -> Result<Optio
     place.client(kind, more, window.as_secs()).map(Some)
 }
 
-/// Lets a client of the lab's own send, or not.
-fn go(probe: &Probe<'_>, go: bool) {
-    if let Some(client) = &probe.client {
-        client.set(slots::GO, go);
-        client.set(slots::STOP, !go);
-    }
-}
-
-/// Starts a scene's client, if it is one of the lab's own; it waits for [`go`], or is under way.
+/// Starts a scene's client, if it is one of the lab's own, and waits until it is under way.
 fn start_client(bench: &Bench, arm: &Arm, scene: &Scene, stop: &Stop) -> Result<Option<Process>> {
     let Some(client) = scene.client.clone() else { return Ok(None) };
     let (slot, under_way) = match client {

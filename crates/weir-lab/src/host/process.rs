@@ -134,9 +134,9 @@ impl Process {
         self.shared.as_ref().map_or(0, |shared| shared.get(slot).load(Ordering::Relaxed))
     }
 
-    pub fn set(&self, slot: usize, on: bool) {
+    pub fn set(&self, slot: usize) {
         if let Some(shared) = &self.shared {
-            shared.get(slot).store(on.into(), Ordering::Release);
+            shared.get(slot).store(1, Ordering::Release);
         }
     }
 
