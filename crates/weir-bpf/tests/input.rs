@@ -23,7 +23,7 @@ use weir_bpf::Error;
 use weir_bpf::abi;
 use weir_bpf::input::{Input, InputCounters};
 use weir_bpf::sys::sched::SchedPolicy;
-use weir_bpf::sys::{ethtool, sched};
+use weir_bpf::sys::{cpu_times, ethtool, sched};
 use weir_bpf::traffic::Generator;
 use weir_bpf::units::{CpuId, Nanos, Nice};
 
@@ -58,12 +58,8 @@ fn consumer(bench: &Bench, script: &str) -> (Process, UdpSocket) {
 /// Time of this CPU, in nanoseconds, that the scheduler takes off whom it befalls and the clock does
 /// not: the hypervisor's and interrupts' (`/proc/stat`, in steps of 10 ms).
 fn beyond_the_scheduler(cpu: CpuId) -> u64 {
-    let text = std::fs::read_to_string("/proc/stat").unwrap();
-    let name = format!("cpu{cpu}");
-    let mut lines = text.lines().map(|line| line.split_ascii_whitespace());
-    let fields = lines.find(|fields| fields.clone().next() == Some(&name)).unwrap();
-    // cpuN user nice system idle iowait irq softirq steal
-    fields.skip(6).take(3).map(|ticks| ticks.parse::<u64>().unwrap() * 10 * MS).sum()
+    let times = cpu_times::read().unwrap()[&cpu.0];
+    (times.irq + times.softirq + times.steal) * 10 * MS
 }
 
 /// What happened until this process had had so much of the CPU.

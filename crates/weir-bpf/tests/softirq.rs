@@ -18,8 +18,8 @@ use weir_bpf::attach::AttachMode;
 use weir_bpf::gate::{Gate, QueueProbe};
 use weir_bpf::softirq::Softirqs;
 use weir_bpf::sys::link::Links;
-use weir_bpf::sys::sched;
 use weir_bpf::sys::sysfs::NetSysfs;
+use weir_bpf::sys::{cpu_times, sched};
 use weir_bpf::traffic::Generator;
 use weir_bpf::units::{CpuId, Nanos, Permille};
 use weir_bpf::verdict::Reason;
@@ -274,12 +274,8 @@ fn nothing_is_counted_while_they_are_not_watched() {
 
 /// For how long a CPU has been idle, since the machine began.
 fn idle(cpu: CpuId) -> Duration {
-    const TICKS_PER_SECOND: u64 = 100;
-    let text = std::fs::read_to_string("/proc/stat").unwrap();
-    let name = format!("cpu{cpu} ");
-    let line = text.lines().find(|line| line.starts_with(&name)).unwrap();
-    let ticks: u64 = line.split_whitespace().nth(4).unwrap().parse().unwrap();
-    Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND)
+    // A tick is 10 ms.
+    Duration::from_millis(cpu_times::read().unwrap()[&cpu.0].idle_alone * 10)
 }
 
 /// On a CPU that nobody else wants, input may have all of it. Other processes may want it at any time:

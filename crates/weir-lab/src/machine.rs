@@ -115,12 +115,3 @@ fn mitigations() -> BTreeMap<String, String> {
         .filter_map(|entry| Some((entry.file_name().into_string().ok()?, read(entry.path())?)));
     states.filter(|(_, state)| state != "Not affected").collect()
 }
-
-/// A column of a CPU's line in `/proc/stat` since boot, nanoseconds, in steps of 10 ms: 4 is `idle`,
-/// 8 `steal`.
-pub fn cpu_stat_ns(cpu: CpuId, column: usize) -> u64 {
-    let stat = read("/proc/stat").unwrap_or_default();
-    let line = stat.lines().find(|line| line.split(' ').next() == Some(&format!("cpu{cpu}")));
-    let ticks = line.and_then(|line| line.split_whitespace().nth(column)?.parse::<u64>().ok());
-    ticks.unwrap_or(0) * (1_000_000_000 / rustix::param::clock_ticks_per_second())
-}

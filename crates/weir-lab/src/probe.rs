@@ -5,7 +5,7 @@ use std::fs;
 use rustix::process::Pid;
 use weir_bpf::accounts::monotonic_now;
 use weir_bpf::sys::task_clock::TaskClock;
-use weir_bpf::sys::{sched, snmp};
+use weir_bpf::sys::{cpu_times, sched, snmp};
 use weir_bpf::verdict::{Reason, Verdict};
 
 use crate::apps::udp::Answer;
@@ -15,7 +15,6 @@ use crate::error::{Error, Result, cannot};
 use crate::histogram;
 use crate::host::process::{Process, cpu_ns};
 use crate::host::topology::{EGRESS, Host};
-use crate::machine;
 use crate::programs::Daemon;
 use crate::reading::{Counter, Histogram, Reading};
 use crate::scene::{AppKind, Beside, Books, Need, Role, Scene, Watch};
@@ -124,9 +123,11 @@ impl Probe<'_> {
         if let Some(daemon) = self.daemon {
             reading.add(Counter::DaemonCpu, cpu_ns(&daemon.process.pids)?);
         }
-        let cpu = self.bench.sut_cpu;
-        reading.add(Counter::IdleNs, machine::cpu_stat_ns(cpu, 4));
-        reading.add(Counter::StealNs, machine::cpu_stat_ns(cpu, 8));
+        let times = cpu_times::read().map_err(cannot("read", "/proc/stat"))?;
+        let times = times.get(&self.bench.sut_cpu.0).copied().unwrap_or_default();
+        let ns = |ticks| ticks * (1_000_000_000 / rustix::param::clock_ticks_per_second());
+        reading.add(Counter::IdleNs, ns(times.idle_alone));
+        reading.add(Counter::StealNs, ns(times.steal));
         Ok(())
     }
 

@@ -15,7 +15,6 @@ mod company;
 mod config;
 mod console;
 mod cookies;
-mod cpu_times;
 mod daemon;
 mod deferral;
 mod diverting;

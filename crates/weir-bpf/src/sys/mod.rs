@@ -5,6 +5,7 @@
 //! or written to `/proc/sys/net`, sysfs or netlink follows it.
 
 pub mod caps;
+pub mod cpu_times;
 pub mod divert;
 #[cfg(feature = "seeded-defects")]
 pub mod encap;

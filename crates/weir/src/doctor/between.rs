@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use weir_bpf::channels::Channel;
 use weir_bpf::gate::Policy;
+use weir_bpf::sys::cpu_times::CpuTimes;
 use weir_bpf::sys::link::LinkStats;
 use weir_bpf::sys::snmp::{TcpStats, UdpStats};
 use weir_bpf::sys::sock_diag::{LocalSocket, SocketKind};
@@ -17,7 +18,6 @@ use super::reading::{
     ConntrackReading, CpuReading, IpReading, OwnerReading, SocketReading, TcpReading, UdpReading,
 };
 use super::sample::Sample;
-use crate::cpu_times::CpuTimes;
 use crate::owners::{OwnedSocket, Owner, Process};
 use crate::sample::rate;
 use crate::status::InterfaceStatus;

@@ -8,10 +8,9 @@ use std::time::{Duration, Instant};
 
 use weir_bpf::alarm::Alarm;
 use weir_bpf::softirq::{SoftirqTimes, Softirqs};
+use weir_bpf::sys::cpu_times::{self, CpuTimes};
 use weir_bpf::units::Nanos;
 use weir_policy::shares::IDLE_BELOW;
-
-use crate::cpu_times::{self, CpuTimes};
 
 /// Of input's share: what softirqs take much from processes at, once something is wrong.
 pub const MUCH: f64 = 0.25;

@@ -6,15 +6,24 @@ use std::{fs, io};
 /// Of one CPU, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CpuTimes {
-    /// All of it that this machine had: not what the hypervisor gave to others (`steal`).
+    /// All of it that this machine had: not what is `steal`.
     pub total: u64,
-    /// While nobody wanted it.
+    /// While nobody wanted it, with or without waiting for a disk.
     pub idle: u64,
+    /// The same without.
+    pub idle_alone: u64,
+    /// In interrupts.
+    pub irq: u64,
     /// In softirqs.
     pub softirq: u64,
+    /// What the hypervisor gave to others.
+    pub steal: u64,
 }
 
 /// By CPU.
+///
+/// # Errors
+/// If the file cannot be read.
 pub fn read() -> io::Result<BTreeMap<u32, CpuTimes>> {
     fs::read_to_string("/proc/stat").map(|text| parse(&text))
 }
@@ -26,9 +35,10 @@ fn parse(text: &str) -> BTreeMap<u32, CpuTimes> {
         let cpu = words.next()?.parse().ok()?;
         let ticks: Vec<u64> = words.map(str::parse).collect::<std::result::Result<_, _>>().ok()?;
         let at = |index: usize| ticks.get(index).copied();
-        // Without steal, which was not this machine's.
-        let total = ticks.iter().take(7).sum();
-        Some((cpu, CpuTimes { total, idle: at(3)? + at(4)?, softirq: at(6)? }))
+        let (total, idle_alone) = (ticks.iter().take(7).sum(), at(3)?);
+        let [irq, softirq, steal] = [at(5)?, at(6)?, at(7)?];
+        let idle = idle_alone + at(4)?;
+        Some((cpu, CpuTimes { total, idle, idle_alone, irq, softirq, steal }))
     };
     // The first line, of all CPUs together, has no number.
     text.lines().filter(|line| !line.starts_with("cpu ")).filter_map(line).collect()
@@ -42,7 +52,8 @@ mod tests {
     fn each_cpus_line_is_read() {
         let text = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 1 2 3 4 5 6 7 8 1 1\ncpu3 0 0 0 1 0 0 0 0 0 0\nintr 5\n";
         let times = parse(text);
-        assert_eq!(times[&0], CpuTimes { total: 28, idle: 9, softirq: 7 });
+        let first = CpuTimes { total: 28, idle: 9, idle_alone: 4, irq: 6, softirq: 7, steal: 8 };
+        assert_eq!(times[&0], first);
         assert_eq!(times.keys().copied().collect::<Vec<_>>(), [0, 3]);
     }
 }
