@@ -314,15 +314,11 @@ fn of_bare(view: &View<'_>, arm: &str) -> Vec<Found> {
     of_udp(view, arm, |case, r_ring| {
         let failed = searched(view, arm, case).and_then(|found| found.failed);
         let swept = || Some(between(view, arm, case)?.1);
-        let beyond = failed.or_else(swept).map(|beyond| beyond.max(r_ring));
-        let [least, bare] = [r_ring, 1e9 / ns].map(|pps| pps / 1e6);
-        let most = beyond.map_or(f64::INFINITY, |beyond| beyond / 1e6);
-        let range = match beyond {
-            Some(_) => format!("{least:.2} to {most:.2}"),
-            None => format!("at least {least:.2}"),
-        };
-        let place = format!("{case}: {range} of {bare:.2} M packets/s");
-        vec![Found { high: most / bare, ..Found::exact(least / bare, place) }]
+        let failed = failed.or_else(swept).map(|beyond| beyond.max(r_ring));
+        let (found, bare) = (Bracket { passed: Some(r_ring), failed }, 1e9 / ns);
+        let range = found.text(|pps| format!("{:.2}", pps / 1e6));
+        let place = format!("{case}: {range} of {:.2} M packets/s", bare / 1e6);
+        vec![Found { high: found.range().1 / bare, ..Found::exact(r_ring / bare, place) }]
     })
 }
 
