@@ -22,7 +22,7 @@ use crate::arm::Arm;
 use crate::bench::{Begun, Bench};
 use crate::error::{Error, Result};
 use crate::experiment::{Ask, Times};
-use crate::host::companions::{self, stopped};
+use crate::host::group::group_of;
 use crate::host::process::Process;
 use crate::host::wire::{FLOOD_NET, far_interrupts, sink, slow_egress};
 use crate::meter;
@@ -30,7 +30,7 @@ use crate::probe::Probe;
 use crate::programs::Place;
 use crate::reading::{Counter, Reading};
 use crate::run::Trial;
-use crate::scene::{Books, Client, Need, Scene, Watch};
+use crate::scene::{Beside, Books, Client, Need, Scene, Watch};
 use crate::stop::{Stop, until, wait_for};
 
 /// How long packets that are still queued at the end may take to arrive.
@@ -116,10 +116,15 @@ fn watch(
     };
     let watching = Watching::begin(&probe, &threads)?;
     let before = probe.read()?;
-    let start = |kind| companions::start(&sut.host.netns, bench.cpu(arm), kind);
-    probe.beside = scene.beside.map(start).transpose()?;
-    let flooded = probe.apps.first().filter(|_| scene.stopped).and_then(|app| app.pids.first());
-    let stopped = flooded.map(|pid| stopped(*pid)).transpose()?;
+    if let Some(kind) = scene.beside {
+        let (netns, cpu) = (&sut.host.netns, bench.cpu(arm));
+        let beside = probe.beside.insert(Process::worker(netns, cpu, Nice(0), Job::Beside(kind))?);
+        if kind == Beside::GroupHog {
+            beside.after = Some(Box::new(group_of(beside.pid())?));
+        }
+    }
+    let flooded = probe.apps.first().filter(|_| scene.stopped);
+    let stopped = flooded.map(|app| app.stop()).transpose()?;
     probe.client = start_client(bench, arm, scene, stop)?;
     let (warm_up, window) = (scene.warm_up(times.warm_up), scene.window(times.window));
 

@@ -1,7 +1,6 @@
 //! The lab's hosts: namespaces, the processes in them, and the wires between them.
 
-pub mod companions;
-mod group;
+pub mod group;
 pub mod process;
 pub mod quota;
 pub mod topology;

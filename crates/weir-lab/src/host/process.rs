@@ -17,7 +17,7 @@ use weir_bpf::units::{CpuId, Nice};
 use crate::apps::{Job, Order, slots};
 use crate::error::{Error, Result, cannot};
 use crate::histogram;
-use crate::stop::until;
+use crate::stop::{Undo, until};
 
 /// How long a process may take until it is ready.
 pub const START_DEADLINE: Duration = Duration::from_secs(15);
@@ -143,6 +143,13 @@ impl Process {
     pub fn histogram(&self) -> Vec<u64> {
         let of = |shared| histogram::snapshot(shared, slots::HISTOGRAM);
         self.shared.as_ref().map(of).unwrap_or_default()
+    }
+
+    /// Stops it until what is returned is dropped.
+    pub fn stop(&self) -> Result<Undo<'static>> {
+        let pid = self.pid();
+        kill_process(pid, Signal::STOP).map_err(cannot("stop", &self.object))?;
+        Ok(Undo(Box::new(move || kill_process(pid, Signal::CONT).unwrap_or_default())))
     }
 
     /// Ends it, and returns once the kernel has closed what it had open.
