@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::shared_memory::SharedCounters;
-use weir_bpf::sys::stat::Stat;
+use weir_bpf::sys::stat::{self, Stat};
 use weir_bpf::units::{CpuId, Nice};
 
 use crate::apps::{Job, Order, slots};
@@ -181,12 +181,11 @@ fn quote(output: &str) -> String {
 /// CPU time that all threads of these processes have had, nanoseconds.
 pub fn cpu_ns(processes: &[Pid]) -> Result<u64> {
     // A thread that ends meanwhile takes what it had with it.
-    let time = |name: &str| sched::cpu_time(Pid::from_raw(name.parse().ok()?)?).ok();
+    let time = |thread| sched::cpu_time(Pid::from_raw(thread)?).ok();
     let of = |process: &Pid| {
-        let path = format!("/proc/{process}/task");
-        let threads = fs::read_dir(&path).map_err(cannot("list", &path))?.flatten();
-        let times = threads.filter_map(|thread| time(thread.file_name().to_str()?));
-        Ok(times.map(|time| time.0).sum::<u64>())
+        let threads = stat::threads(process.as_raw_nonzero().get());
+        let threads = threads.map_err(cannot("list the threads of", process))?.into_iter();
+        Ok(threads.filter_map(time).map(|time| time.0).sum::<u64>())
     };
     processes.iter().map(of).sum()
 }
@@ -194,12 +193,8 @@ pub fn cpu_ns(processes: &[Pid]) -> Result<u64> {
 /// The processes below this one that have none below themselves; this one if it has none. A server's
 /// masters only start them and wait.
 pub fn workers(root: Pid) -> Result<Vec<Pid>> {
-    let entries = fs::read_dir("/proc").map_err(cannot("list", "/proc"))?;
-    let of = |name: &str| {
-        let pid = Pid::from_raw(name.parse().ok()?)?;
-        Some((pid, Pid::from_raw(Stat::of(pid.as_raw_pid())?.parent()?)?))
-    };
-    let parents = entries.flatten().filter_map(|entry| of(entry.file_name().to_str()?));
+    let of = |pid| Some((Pid::from_raw(pid)?, Pid::from_raw(Stat::of(pid)?.parent()?)?));
+    let parents = stat::processes().map_err(cannot("list", "/proc"))?.into_iter().filter_map(of);
     Ok(last_below(root, &parents.collect::<Vec<_>>()))
 }
 
