@@ -159,11 +159,6 @@ fn figures_are_drawn_of_what_was_measured() {
     assert!(arms.iter().all(|arm| many.contains(arm.as_str())));
     let looks: BTreeSet<(u32, usize)> = (0..arms.len()).map(figure::appearance).collect();
     assert_eq!(looks.len(), arms.len());
-    if let Ok(dir) = std::env::var("KEEP_FIGURES") {
-        fs::write(format!("{dir}/many.svg"), many).unwrap();
-        fs::write(format!("{dir}/lines.svg"), lines).unwrap();
-        fs::write(format!("{dir}/bars.svg"), bars).unwrap();
-    }
     let nothing = overload(&[]);
     assert_eq!(figure::svg(&View::new(&OVERLOAD, &nothing)).unwrap(), None);
 }
