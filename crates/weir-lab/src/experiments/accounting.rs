@@ -1,5 +1,4 @@
-//! `accounting` (LRP 2.2): who is charged for the receive work that a flood to one server makes, while a
-//! CPU hog that has nothing to do with it computes on the same CPU.
+//! `accounting`: who is charged for receive work while an unrelated CPU hog computes on the same CPU.
 //!
 //! The hog counts passes of the calibrated loop beside its own clock of CPU time, so it is known what its
 //! work took, and what it was charged beyond that.

@@ -1,5 +1,4 @@
-//! `burst-latency` (MR, figures 4-1 and 4-2): how long the first packet of a burst takes to its receiver, by
-//! the number of packets behind it.
+//! `burst-latency`: how long the first packet of a burst takes to its receiver, by the number of packets behind it.
 //!
 //! The interrupt-driven kernel brought the whole burst to its queue before any of it went further. Today's NAPI
 //! does the same with what it takes in one poll: the receiver runs when the poll is over.

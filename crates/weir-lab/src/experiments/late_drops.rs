@@ -1,5 +1,4 @@
-//! `late-drops` (LRP, section 3; Mogul & Ramakrishnan, section 6.6): of what a flood of any kind loses, how
-//! much the kernel still drops behind the gate.
+//! `late-drops`: of what a flood of any kind loses, how much the kernel still drops behind the gate.
 
 use std::ops::Range;
 

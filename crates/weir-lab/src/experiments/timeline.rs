@@ -1,5 +1,4 @@
-//! `timeline` (MR, figures 7-4, 7-5, 7-7 and 7-8): one packet, and each of a burst of three, from the driver to
-//! its receiver.
+//! `timeline`: one packet, and each of a burst of three, from the driver to its receiver.
 //!
 //! Not one packet's call graph, but the median of many packets' steps by the kernel's tracepoints.
 
