@@ -347,7 +347,7 @@ pub struct Experiment {
     /// Tables, the most important first.
     pub tables: &'static [Table],
     pub figure: Figure,
-    /// What is wanted (experiments.md).
+    /// What is wanted.
     pub goals: fn() -> Vec<Goal>,
     /// How to read it: what a reader must know about the set-up.
     pub notes: &'static str,

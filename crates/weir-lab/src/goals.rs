@@ -14,7 +14,7 @@ use crate::view::{Spot, View};
 
 /// The chance that an interval does not hold the true ratio.
 const LEVEL: f64 = 0.05;
-/// Fewer pairs than these decide nothing within this share of a bound, where that is itself so near 1 (experiments.md).
+/// Fewer pairs than these decide nothing within this share of a bound, where that is itself so near 1.
 const CLOSE_PAIRS: u32 = 10;
 const CLOSE: f64 = 0.03;
 /// Stands for a ratio to 0, and for a time without an end: more than any bound, and still a number.

@@ -11,7 +11,7 @@ use crate::stats::Bracket;
 const LIGHT_PPS: f64 = 20_000.0;
 /// A bystander is well while it keeps this share of its unflooded goodput.
 const WELL: f64 = 0.95;
-/// Floods of one UDP socket in experiments.md's mixes.
+/// Floods of one UDP socket, each of another mix ([`of_kind`]).
 const UDP: Cases = Cases::Of(&["udp", "udp-mixed", "udp-dns", "udp-sources"]);
 /// c_gate is the cost of input where at least this share of the packets taken was discarded.
 const DISCARDED_MIN: f64 = 0.9;

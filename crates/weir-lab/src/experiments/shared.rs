@@ -197,7 +197,7 @@ pub(super) fn of_untraced(view: &View<'_>) -> Vec<Found> {
 /// generator can do beyond that.
 const EACH_AT_TOP: Load = Load::Rate(1_000_000.0);
 
-/// A flood of the kind that the last word of a case names: one of experiments.md's mixes, or other packets.
+/// A flood of the kind that the last word of a case names: a mix of lengths or sources, or other packets.
 pub(super) fn of_kind(case: &str, flow: Flow) -> Flow {
     match case.rsplit('-').next() {
         Some("mixed") => Flow { lengths: Lengths::Uniform { from: 18, to: 1472 }, ..flow },

@@ -8,7 +8,7 @@ use crate::stats::Bracket;
 /// Loss that the maximum loss-free rate may have (PDR): a hiccup of 1.4 ms fills a default socket.
 const LOSS_MAX: f64 = 0.005;
 
-/// Floods of a receiver, in experiments.md's mixes.
+/// Floods of a receiver, each of another mix ([`of_kind`]).
 const RECV: Cases = Cases::Of(&["recv", "mixed", "dns", "sources"]);
 const ECHO: Cases = Cases::Of(&["echo"]);
 /// A search for the maximum loss-free rate.
