@@ -337,7 +337,7 @@ pub struct Experiment {
     pub loads: List,
     pub times: Choice<Times>,
     /// Points that are left out.
-    pub skip: fn(arm: &str, case: &str, load: Load) -> bool,
+    pub skip: fn(arm: &Arm, case: &str, load: Load) -> bool,
     pub scene: fn(&Ask<'_>) -> Result<Scene>,
     /// Figures that are computed from several trials, or from one's others.
     pub derive: Option<fn(&mut [Trial])>,
@@ -351,4 +351,11 @@ pub struct Experiment {
     pub goals: fn() -> Vec<Goal>,
     /// How to read it: what a reader must know about the set-up.
     pub notes: &'static str,
+}
+
+impl Experiment {
+    /// Whether points are left out of an arm by its name.
+    pub fn skips(&self, arm: &str, case: &str, load: Load) -> bool {
+        Arm::parse(arm).is_ok_and(|arm| (self.skip)(&arm, case, load))
+    }
 }

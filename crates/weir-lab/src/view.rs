@@ -149,7 +149,7 @@ impl<'a> View<'a> {
     pub fn without(&self, arms: &[&'static str], case: &str, load: Load) -> Vec<&'static str> {
         let is_without = |arm: &&&'static str| {
             let declared = words(self.experiment.arms).any(|other| other == **arm);
-            let skipped = (self.experiment.skip)(arm, case, load);
+            let skipped = self.experiment.skips(arm, case, load);
             declared && !skipped && self.point(arm, case, load).is_none()
         };
         arms.iter().filter(is_without).copied().collect()

@@ -24,7 +24,7 @@ pub static EXPERIMENT: Experiment = Experiment {
         vec![Case::always("alone"), Case::always("hog").against("alone"), unloaded]
     },
     loads: "50k?,100k,200k?,300k,400k?,600k?,800k?,1.6M?,3.2M?,top",
-    skip: |arm, case, _| case == "unloaded" && !is_quiet(arm),
+    skip: |arm, case, _| case == "unloaded" && !is_quiet(&arm.name),
     scene,
     derive: Some(hog_work),
     says: "delivers {} packets/s",

@@ -23,7 +23,7 @@ pub static EXPERIMENT: Experiment = Experiment {
     loads: "100k?,200k,400k?,800k,1.6M?,top",
     times: Choice::times((300, 2000, 5), (100, 500, 2)),
     // It does not start where a queueing discipline shapes.
-    skip: |arm, case, _| arm == "weir-xdp" && case.starts_with("slow"),
+    skip: |arm, case, _| arm.forwards_in_driver() && case.starts_with("slow"),
     scene,
     says: "forwards {} packets/s",
     merits: &[&m::forwarded_pps, &m::pings_lost],

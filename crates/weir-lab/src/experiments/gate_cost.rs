@@ -2,6 +2,8 @@
 //!
 //! A discard and a pass of each row on the real path.
 
+use weir_bpf::bare::Bare;
+
 use super::shared::*;
 use crate::apps::unread::{FULL_PORT, ROOM_PORT, SOCKET_BITS};
 
@@ -39,10 +41,10 @@ pub static EXPERIMENT: Experiment = Experiment {
     cases,
     loads: "top",
     times: Choice::times((200, 1000, 10), (30, 100, 3)),
-    skip: |arm, case, _| match arm {
-        "bare-pass" => !is_pass(case),
-        "bare-drop" | "touch-drop" => !is_discard(case),
-        _ => false,
+    skip: |arm, case, _| match arm.bare {
+        Some(Bare::Pass) => !is_pass(case),
+        Some(Bare::Drop | Bare::TouchDrop) => !is_discard(case),
+        None => false,
     },
     scene,
     says: "takes {} for a packet",

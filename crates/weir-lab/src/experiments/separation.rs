@@ -55,7 +55,7 @@ pub static EXPERIMENT: Experiment = Experiment {
            bare-drop",
     cases,
     loads: "0,400k,800k?,1.6M,2.4M?,top",
-    skip: |arm, case, _| match (arm, case) {
+    skip: |arm, case, _| match (arm.name.as_str(), case) {
         ("bare-drop", case) => case != "bare",
         (_, "bare") => true,
         (arm, "full-socket") => !arm.starts_with("weir") && arm != "gate",

@@ -24,7 +24,8 @@ pub static EXPERIMENT: Experiment = Experiment {
     loads: "0,100k?,200k?,400k,800k?,1.6M?,2.4M?,3.2M?,top",
     // Of weir's settings, one is enough for the reference.
     skip: |arm, case, _| {
-        case == "unloaded" && (!is_quiet(arm) || setting(arm).is_some_and(|share| share != 0.5))
+        case == "unloaded"
+            && (!is_quiet(&arm.name) || setting(&arm.name).is_some_and(|share| share != 0.5))
     },
     scene,
     derive: Some(derive),
