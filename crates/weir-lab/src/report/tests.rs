@@ -39,6 +39,19 @@ fn markdown_of_a_computation_beside_a_flood() {
 }
 
 #[test]
+fn the_sentence_is_beside_baselines_on_a_host_like_the_main_arms() {
+    static UNPINNED: Experiment = Experiment { main: "weir+unpinned --nice 0", ..OVERLOAD };
+    let arms = ["stock", "niced", "weir"].map(|arm| format!("{arm}+unpinned"));
+    let weir = format!("{} --nice 0", arms[2]);
+    let run = overload(&[&arms[0], &arms[1], "niced", &weir]);
+    assert_eq!(
+        words::sentence(&View::new(&UNPINNED, &run)),
+        "At the top rate, weir+unpinned --nice 0 delivers 608 k packets/s, stock+unpinned 807, and \
+         niced+unpinned (the best baseline) 600 k."
+    );
+}
+
+#[test]
 fn the_sentence_leaves_out_what_was_not_measured() {
     let of = |arms: &[&str]| words::sentence(&View::new(&OVERLOAD, &overload(arms)));
     assert_eq!(

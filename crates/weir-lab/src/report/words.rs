@@ -19,13 +19,17 @@ pub fn sentence(view: &View<'_>) -> String {
         return "Nothing was measured.".to_owned();
     };
     let load = view.loads(&case).pop().unwrap_or(Load::Off);
-    let best = view.best(&BASELINES, &case, load, merit).map(|(arm, _)| arm);
+    // On a host like the main arm's; stock is the first.
+    let main = experiment.main.split(' ').next().unwrap_or_default();
+    let host = main.find('+').map_or("", |at| &main[at..]);
+    let baselines = BASELINES.map(|arm| format!("{arm}{host}"));
+    let baselines = baselines.each_ref().map(String::as_str);
+    let best = view.best(&baselines, &case, load, merit).map(|(arm, _)| arm);
     let mut arms = vec![experiment.main];
-    arms.extend(["stock"].into_iter().chain(best).filter(|arm| *arm != experiment.main));
+    arms.extend([baselines[0]].into_iter().chain(best).filter(|arm| *arm != experiment.main));
     arms.dedup();
-    let told =
-        |arm: &&'static str| Some((*arm, figure(merit.unit, view.get(arm, &case, load, merit)?)));
-    let mut told = arms.iter().filter_map(told);
+    let told = |arm| Some((arm, figure(merit.unit, view.get(arm, &case, load, merit)?)));
+    let mut told = arms.into_iter().filter_map(told);
     let Some((first, value)) = told.next() else {
         return format!("Neither {} nor a baseline was measured.", experiment.main);
     };
