@@ -73,7 +73,9 @@ pub(super) fn ledger(books: Books, before: &Reading, after: &Reading) -> Option<
         Books::Ip => {
             let of_udp = udp.late_socket + udp.late_other + udp.delivered;
             let beyond_udp = since(Counter::IpReceived).saturating_sub(of_udp);
-            Ledger { offered: sent + since(Counter::ClientIpSent), beyond_udp, ..udp }
+            // What the gate answers by SYN cookie does not come to IP.
+            let delivered = udp.delivered + since(Counter::Answered);
+            Ledger { offered: sent + since(Counter::ClientIpSent), delivered, beyond_udp, ..udp }
         }
         Books::Tcp => Ledger {
             offered: sum(&[Counter::RingDrop, Counter::Taken]).max(sent),
@@ -154,5 +156,8 @@ mod tests {
         let ip = ledger(Books::Ip, &before, &after).unwrap();
         assert_eq!((ip.unaccounted, ip.beyond_udp), (0, 7));
         assert_eq!(ledger(Books::None, &before, &after), None);
+        after.add(Counter::Answered, 3);
+        after.add(Counter::FloodSent, 3);
+        assert_eq!(ledger(Books::Ip, &before, &after).unwrap().unaccounted, 0);
     }
 }
