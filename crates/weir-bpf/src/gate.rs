@@ -32,16 +32,18 @@ use crate::test_run::{self, skb_context, xdp_context};
 use crate::units::{IfIndex, MacAddr, Permille};
 use crate::verdict::Verdict;
 
-/// Whether the gate discards anything.
+/// What becomes of what the gate decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
-    /// Discard what the kernel would drop.
+    /// Discard what the kernel would drop anyway
     #[default]
     On,
-    /// Decide and count as if to discard, and pass every packet.
+    /// Pass everything, count what would be discarded, and say at the end whose it was; change nothing on the host
     Shadow,
-    /// Count every packet under [`Reason::PolicyOff`] and pass it.
+    /// Pass everything and count nothing by destination; to watch, use shadow. Who polls is as with `on`; with `--napi
+    /// auto`, softirqs
     Off,
 }
 

@@ -6,14 +6,15 @@ use crate::units::{Nanos, Share};
 
 /// What input's share of the CPU is for when there is more input than it can take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum Prefer {
-    /// Telling packets apart, so that one channel's flood costs another nothing (Druschel & Banga):
-    /// while several channels are live, input takes up to its share to see as many packets as it can.
+    // Druschel & Banga: while several channels are live, input takes up to its share to see as many packets as it can.
+    /// Looking at every packet, so that one destination's flood costs the others nothing, as far as the share reaches
     #[default]
     Separation,
-    /// Packets per second to whoever gets them (Mogul & Ramakrishnan): no more is polled than can be
-    /// used, and what overflows the ring is anybody's.
+    // Mogul & Ramakrishnan: no more is polled than can be used, and what overflows the ring is anybody's.
+    /// Delivering as many packets as possible, whatever their destination
     Throughput,
 }
 

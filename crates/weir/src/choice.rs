@@ -4,8 +4,6 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use weir_bpf::gate::Policy;
-use weir_policy::Prefer;
 
 /// Where the gate goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -48,55 +46,6 @@ pub enum Forward {
     Kernel,
     /// The driver, where a packet needs nothing but routing; the kernel all others
     Xdp,
-}
-
-/// What becomes of what the gate decides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PolicyArg {
-    /// Discard what the kernel would drop anyway
-    On,
-    /// Pass everything, count what would be discarded, and say at the end whose it was; change nothing on the host
-    Shadow,
-    /// Pass everything and count nothing by destination; to watch, use shadow. Who polls is as with `on`; with `--napi
-    /// auto`, softirqs
-    Off,
-}
-
-impl From<PolicyArg> for Policy {
-    fn from(policy: PolicyArg) -> Self {
-        match policy {
-            PolicyArg::On => Self::On,
-            PolicyArg::Shadow => Self::Shadow,
-            PolicyArg::Off => Self::Off,
-        }
-    }
-}
-
-/// [`Prefer`] on the command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PreferArg {
-    /// Looking at every packet, so that one destination's flood costs the others nothing, as far as the share reaches
-    Separation,
-    /// Delivering as many packets as possible, whatever their destination
-    Throughput,
-}
-
-impl From<PreferArg> for Prefer {
-    fn from(prefer: PreferArg) -> Self {
-        match prefer {
-            PreferArg::Separation => Self::Separation,
-            PreferArg::Throughput => Self::Throughput,
-        }
-    }
-}
-
-impl From<Prefer> for PreferArg {
-    fn from(prefer: Prefer) -> Self {
-        match prefer {
-            Prefer::Separation => Self::Separation,
-            Prefer::Throughput => Self::Throughput,
-        }
-    }
 }
 
 /// One of a list of words.

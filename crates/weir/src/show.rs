@@ -14,7 +14,7 @@ use weir_bpf::units::PacketsPerSec;
 use weir_bpf::verdict::{Reason, Verdict};
 
 use crate::channel_name;
-use crate::choice::{PreferArg, choice_text};
+use crate::choice::choice_text;
 use crate::cli::{ResetArgs, StatusArgs};
 use crate::error::Result;
 use crate::governor::observed::{LimitRow, Observed};
@@ -277,7 +277,7 @@ fn protection(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<()> 
     if let Some(limit) = &status.softirq_limit {
         writeln!(out, "  softirq limit: {}", softirq_limit(limit))?;
     }
-    let prefer = choice_text(&PreferArg::from(status.prefer));
+    let prefer = choice_text(&status.prefer);
     writeln!(out, "  user share {}, prefer {prefer}", status.user_share)?;
     for DiversionStatus { description, detail, cost, .. } in &status.diversions {
         writeln!(out, "  diversion: {description} ({detail}): {cost}")?;

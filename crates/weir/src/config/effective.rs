@@ -22,7 +22,7 @@ impl Effective {
 
     /// What to do on the interface, with this of fair shares.
     pub fn settings(&self, shares: &ShareSettings) -> Settings {
-        let policy = Policy::from(self.policy.value);
+        let policy = self.policy.value;
         // In shadow nothing is turned but the gate's own place.
         let turns = policy != Policy::Shadow;
         let weight = match (policy, self.nice.value) {
@@ -63,6 +63,6 @@ impl Effective {
 
     /// Whether packets are sent on from the driver: not in shadow, which turns nothing.
     pub fn forwards(&self) -> bool {
-        self.forward.value == Forward::Xdp && Policy::from(self.policy.value) != Policy::Shadow
+        self.forward.value == Forward::Xdp && self.policy.value != Policy::Shadow
     }
 }

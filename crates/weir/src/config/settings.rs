@@ -4,13 +4,14 @@ use clap::Args;
 use clap::builder::{EnumValueParser, TypedValueParser};
 use serde_json::json;
 use weir_bpf::cpulist::CpuList;
+use weir_bpf::gate::Policy;
 use weir_bpf::units::Nice;
 use weir_policy::{Nanos, Prefer, Share};
 
 use super::layer::{Origin, Row, Sourced};
 use super::text::{Put, Text};
 use super::value::{self, time_text};
-use crate::choice::{Attach, Forward, Napi, PolicyArg, PreferArg, choice, choice_text};
+use crate::choice::{Attach, Forward, Napi, choice, choice_text};
 
 /// What `--help` calls them.
 pub(super) const HEADING: &str = "Settings, also in the configuration file";
@@ -125,8 +126,7 @@ settings! {
     /// What receiving's share of the CPU is spent on when more packets come in than can be used
     /// [default: separation]
     prefer: Prefer = usual().prefer,
-        word(PreferArg), option(value_name = "WHAT"),
-        prefer => choice_text(&PreferArg::from(*prefer)), live: true;
+        word(Prefer), option(value_name = "WHAT"), prefer => choice_text(prefer), live: true;
     /// How long other processes may keep a receiving thread waiting each time, on average, before it may interrupt
     /// them; 100us to 100ms [default: 500us]
     timeout: Nanos = usual().timeout,
@@ -164,8 +164,8 @@ settings! {
         quoted(|text: &str| text.parse().map(Some)), option(value_name = "LIST"),
         cpus => cpus.as_ref().map(CpuList::to_string), live: false, unset: "left alone";
     /// Whether packets are discarded [default: on]
-    policy: PolicyArg = PolicyArg::On,
-        word(PolicyArg), option(value_name = "WHAT"), policy => choice_text(policy), live: false;
+    policy: Policy = Policy::On,
+        word(Policy), option(value_name = "WHAT"), policy => choice_text(policy), live: false;
     /// Switch receive packet steering (RPS) off while weir runs: it moves packets to softirqs, which the governor does
     /// not control; --rps-off=false where the file says true
     rps_off: bool = false,

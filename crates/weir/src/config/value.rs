@@ -138,8 +138,10 @@ pub fn kind(text: &str) -> Result<Kind, String> {
 
 #[cfg(test)]
 mod tests {
+    use weir_policy::Prefer;
+
     use super::*;
-    use crate::choice::{Attach, PreferArg, choice, choice_text};
+    use crate::choice::{Attach, choice, choice_text};
 
     #[test]
     fn shares_have_their_sign_and_range() {
@@ -171,7 +173,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        for prefer in [PreferArg::Separation, PreferArg::Throughput] {
+        for prefer in [Prefer::Separation, Prefer::Throughput] {
             assert_eq!(choice(&choice_text(&prefer)), Ok(prefer));
         }
         let settings = Settings::default();
@@ -225,10 +227,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused_with_what_there_is() {
-        assert_eq!(
-            choice::<PreferArg>("both"),
-            Err("write \"separation\" or \"throughput\"".into())
-        );
+        assert_eq!(choice::<Prefer>("both"), Err("write \"separation\" or \"throughput\"".into()));
         let places = choice::<Attach>("tcx").unwrap_err();
         assert_eq!(places, "write \"auto\" or \"native\" or \"generic\" or \"tc\"");
         for text in ["20", "-21", "1.5", "", "x"] {
