@@ -320,17 +320,15 @@ impl Daemon {
         }
         for interface in &mut self.interfaces {
             let name = interface.interface();
-            let key = interface.key();
-            let changed = self.reloader.change(&key, &name);
-            let adopted = self.reloader.settings(&key).map(|settings| interface.adopt(settings));
-            if let Some(Err(error)) = adopted {
+            let changed = self.reloader.change(&mut interface.effective, &name);
+            if let Err(error) = interface.adopt(self.reloader.settings(&interface.effective)) {
                 self.console.trouble(&error);
             }
             news.extend(changed.into_iter().map(|change| format!("{name}: {change}")));
         }
         for each in &mut self.unprotected {
             let name = &each.status.interface;
-            let changed = self.reloader.change_unprotected(&mut each.effective, name);
+            let changed = self.reloader.change(&mut each.effective, name);
             news.extend(changed.into_iter().map(|change| format!("{name}: {change}")));
         }
         // Said last, when it holds: the gates have some of fair shares' settings.
@@ -357,10 +355,8 @@ impl Daemon {
                 Loss::Detached => "somebody has detached weir's gate",
             };
             self.console.say(&format!("{name} is no longer protected: {why}"));
-            let effective = self.reloader.part(&interface.key());
             let status = interface.loss(why);
-            let unprotected = effective.map(|effective| Unprotected::now(status, effective));
-            self.unprotected.extend(unprotected);
+            self.unprotected.push(Unprotected::now(status, interface.effective.clone()));
             self.part(interface);
             self.tell_numbers();
             self.tell_manager_whom();
@@ -392,10 +388,9 @@ impl Daemon {
             let is_it = |each: &Unprotected| each.status.interface == name;
             let Some(at) = self.unprotected.iter().position(is_it) else { continue };
             let effective = self.unprotected[at].effective.clone();
-            match self.protect(&host.links.kernel_name(&name), &effective) {
-                Ok(key) => {
+            match self.protect(&host.links.kernel_name(&name), effective) {
+                Ok(()) => {
                     self.unprotected.remove(at);
-                    self.reloader.regain(key, effective);
                     self.failures.retain(|(interface, _)| *interface != name);
                 }
                 // It has gone meanwhile: when it is back it is another.
@@ -411,8 +406,8 @@ impl Daemon {
         }
     }
 
-    fn protect(&mut self, name: &str, effective: &Effective) -> Result<Key> {
-        let settings = self.reloader.settings_of(effective);
+    fn protect(&mut self, name: &str, effective: Effective) -> Result<()> {
+        let settings = self.reloader.settings(&effective);
         let host = &self.wardens.kernel.host;
         let claim =
             Claim::take(host, name, (settings.attach, settings.forward), &mut self.console)?;
@@ -428,6 +423,7 @@ impl Daemon {
             self.employ(guardian);
         }
         let kernel = &self.wardens.kernel;
+        let settings = (effective, settings);
         let interface = Protected::start(kernel, claim, settings, &mut self.console)?;
         interface.describe(&mut self.console);
         self.interfaces.push(interface);
@@ -436,7 +432,7 @@ impl Daemon {
         if let Err(error) = interface::forward(&mut self.interfaces) {
             self.console.trouble(&error);
         }
-        Ok(key)
+        Ok(())
     }
 
     fn names(&self) -> Vec<String> {

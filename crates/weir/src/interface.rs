@@ -25,6 +25,7 @@ use crate::attach::{self, Attached};
 use crate::bypass::Bypass;
 use crate::claim::Claim;
 use crate::clock;
+use crate::config::Effective;
 use crate::config::wanted::Settings;
 use crate::console::Console;
 use crate::cookies::Answering;
@@ -93,6 +94,9 @@ pub struct Protected {
     forwarding: Option<Forwarding>,
     answering: Answering,
     host: Rc<Host>,
+    /// What holds on it, as far as this daemon can make it hold...
+    pub effective: Effective,
+    /// ...and what that comes to.
     settings: Settings,
     limiter: Rc<Limiter>,
     counters_map_id: u32,
@@ -134,7 +138,7 @@ impl Protected {
     pub fn start(
         kernel: &Kernel,
         claim: Claim,
-        settings: Settings,
+        (effective, settings): (Effective, Settings),
         console: &mut Console,
     ) -> Result<Self> {
         let (ifindex, interface, host) = (claim.ifindex, claim.interface(), &kernel.host);
@@ -166,6 +170,7 @@ impl Protected {
             forwarding: settings.forward.then(Forwarding::default),
             answering: Answering::new(attached.mode),
             host: Rc::clone(host),
+            effective,
             settings,
             limiter: Rc::clone(&kernel.limiter),
             attached,

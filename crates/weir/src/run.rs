@@ -111,18 +111,15 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let feedback = Feedback::start(heard.collect())?;
     let limiter = Limiter::new(Rc::clone(&probe), governors.clone());
     let kernel = Kernel { host, limiter, probe, governors };
-    let (mut protected, mut running) = (Vec::new(), Vec::new());
+    let mut protected = Vec::new();
     for (claim, effective, settings) in wanted {
         // Each takes tenths of a second, and what has been turned so far goes back as it is dropped.
         if signals::comes(&signals.stop, Duration::ZERO) {
             return Ok(());
         }
         let name = claim.interface();
-        let started = Protected::start(&kernel, claim, settings, &mut console);
-        if let Some(interface) = refused.unless(&name, started)? {
-            running.push((interface.key(), effective));
-            protected.push(interface);
-        }
+        let started = Protected::start(&kernel, claim, (effective, settings), &mut console);
+        protected.extend(refused.unless(&name, started)?);
     }
     let mut protected = refused.some(protected, &mut console)?;
     *lock(&numbers) = protected.iter().map(Protected::ifindex).collect();
@@ -143,8 +140,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let report = Report::of(args);
     let guardian = Some(guardian);
     let wardens = Wardens { guardian, keys, kernel, numbers, sleep, lazy, _feedback: feedback };
-    let reloader = Reloader::new(config, running);
-    Daemon::new(interfaces, wardens, signals, reloader, console, report).run()
+    Daemon::new(interfaces, wardens, signals, Reloader::new(config), console, report).run()
 }
 
 /// None where no interface is to be governed, nor limited by choice. Where the kernel has not what it takes, weir protects

@@ -6,14 +6,11 @@ use super::shares::EffectiveShares;
 use super::wanted::Settings;
 use super::whole::Config;
 use crate::error::Result;
-use crate::key::Key;
 use crate::shares::ShareSettings;
 
 /// The configuration of a running daemon.
 pub struct Reloader {
     pub(super) config: Config,
-    /// What holds on each protected interface, as far as this daemon can make it hold.
-    running: Vec<(Key, Effective)>,
     shares: EffectiveShares,
     metrics: Row,
     /// What the file said to protect when the daemon was started.
@@ -21,33 +18,16 @@ pub struct Reloader {
 }
 
 impl Reloader {
-    /// A daemon that was started with this configuration, and has these interfaces.
-    pub fn new(config: Config, running: Vec<(Key, Effective)>) -> Self {
+    /// A daemon that was started with this configuration.
+    pub fn new(config: Config) -> Self {
         let (shares, metrics) = (config.shares(), config.metrics().1);
         let protected = config.protected();
-        Self { config, running, shares, metrics, protected }
-    }
-
-    /// What holds on a protected interface.
-    pub fn settings(&self, key: &Key) -> Option<Settings> {
-        let running = self.running.iter().find(|(each, _)| each == key);
-        running.map(|(_, effective)| self.settings_of(effective))
+        Self { config, shares, metrics, protected }
     }
 
     /// What `effective` comes to with what holds of fair shares.
-    pub fn settings_of(&self, effective: &Effective) -> Settings {
+    pub fn settings(&self, effective: &Effective) -> Settings {
         effective.settings(&self.shares.settings())
-    }
-
-    /// An interface is not protected any more: what is to hold when it is back.
-    pub fn part(&mut self, key: &Key) -> Option<Effective> {
-        let at = self.running.iter().position(|(each, _)| each == key)?;
-        Some(self.running.swap_remove(at).1)
-    }
-
-    /// It is protected again, maybe with another number.
-    pub fn regain(&mut self, key: Key, effective: Effective) {
-        self.running.push((key, effective));
     }
 
     /// Reads everything again, all of it before anything is changed. In case of an error, also one that would keep weir
@@ -87,30 +67,19 @@ impl Reloader {
         (self.shares.settings(), news)
     }
 
-    /// Lets it hold on an interface, by its present name, and returns what there is to say about it.
-    pub fn change(&mut self, key: &Key, interface: &str) -> Vec<String> {
-        let running = self.running.iter_mut().find(|(each, _)| each == key);
-        running.map(|(_, old)| self.config.change(old, interface)).unwrap_or_default()
-    }
-
-    /// Lets it be what is to hold on an interface that is not protected, and returns what there is to say about it.
-    pub fn change_unprotected(&self, effective: &mut Effective, interface: &str) -> Vec<String> {
-        self.config.change(effective, interface)
+    /// Lets `old` be what was read of an interface, by its present name, as far as that does not take a restart;
+    /// returns what there is to say about it.
+    pub fn change(&self, old: &mut Effective, interface: &str) -> Vec<String> {
+        let new = self.config.of(interface);
+        let rows = old.rows().into_iter().zip(new.rows());
+        let changed = rows.filter(|(old, new)| old.value != new.value);
+        let news = changed.map(|(old, new)| self.config.tell(&old, &new)).collect();
+        old.adopt(&new);
+        news
     }
 }
 
 impl Config {
-    /// Lets `old` be what this says of an interface, as far as that does not take a restart; returns what there is to
-    /// say about it.
-    fn change(&self, old: &mut Effective, interface: &str) -> Vec<String> {
-        let new = self.of(interface);
-        let rows = old.rows().into_iter().zip(new.rows());
-        let changed = rows.filter(|(old, new)| old.value != new.value);
-        let news = changed.map(|(old, new)| self.tell(&old, &new)).collect();
-        old.adopt(&new);
-        news
-    }
-
     fn tell(&self, old: &Row, new: &Row) -> String {
         let (key, from, to) = (new.key, old.text(), new.text());
         let origin = self.origin_text(new.origin);

@@ -4,17 +4,14 @@ use std::fs;
 
 use clap::Parser;
 use weir_bpf::gate::Policy;
-use weir_bpf::units::{IfIndex, Nice};
+use weir_bpf::units::Nice;
 use weir_policy::{Nanos, Prefer, Share};
 
 use super::super::reload::Reloader;
 use super::super::wanted::ThreadWeight;
 use super::*;
 use crate::cli::{Cli, Command};
-use crate::key::Key;
 use crate::shares::ShareSettings;
-
-const KEY: Key = Key { netns: 1, ifindex: IfIndex(2) };
 
 fn flags(flags: &str) -> SettingArgs {
     let command = format!("weir run eth0 {flags}");
@@ -112,12 +109,12 @@ fn a_service_gets_everything_from_the_file() {
 #[test]
 fn what_changes_while_weir_runs_is_told_from_what_does_not() {
     let started = config("--period 5ms", "user_share = \"60%\"\nattach = \"tc\"\n");
-    let mut reloader = Reloader::new(started.clone(), vec![(KEY, started.of("eth0"))]);
+    let (mut reloader, mut eth0) = (Reloader::new(started.clone()), started.of("eth0"));
     let file = "user_share = \"70%\"\nperiod = \"7ms\"\nselective = true\nattach = \"native\"\ncpus = \"0\"\nnice = 1\n";
     for first in [true, false] {
         reloader.config = config("--period 5ms", file);
-        let news = reloader.change(&KEY, "eth0");
-        let settings = reloader.settings(&KEY).unwrap();
+        let news = reloader.change(&mut eth0, "eth0");
+        let settings = reloader.settings(&eth0);
         assert_eq!(settings.governor.user_share, Share::percent(70.0).unwrap());
         assert_eq!(settings.governor.period, Nanos::from_millis(5));
         assert!(settings.selective && settings.attach == Attach::Tc);
@@ -133,7 +130,7 @@ fn what_changes_while_weir_runs_is_told_from_what_does_not() {
         assert_eq!(news, expected[if first { 0 } else { 2 }..]);
     }
     reloader.config = started;
-    let news = reloader.change(&KEY, "eth0");
+    let news = reloader.change(&mut eth0, "eth0");
     let back = ["user_share 70% -> 60% (w.toml:1)", "selective true -> false (default)"];
     assert_eq!(news, back);
 }
@@ -142,7 +139,7 @@ fn what_changes_while_weir_runs_is_told_from_what_does_not() {
 fn what_changes_of_shares_is_told() {
     let started = config("", "");
     assert_eq!(started.shares().settings(), ShareSettings::default());
-    let mut reloader = Reloader::new(started, Vec::new());
+    let mut reloader = Reloader::new(started);
     let file = "[shares]\nenforce = false\nprotected = [5000]\n\
         [[shares.weight]]\nport = 53\nweight = 4\n[[shares.weight]]\nkind = \"icmp\"\nweight = 0.5\n";
     reloader.config = config("", file);
@@ -175,10 +172,10 @@ fn what_is_to_be_protected_from_the_next_start_on_is_told() {
     };
     let news = |named: &[&str]| {
         let started = read(named, "[interface.eth0]\nprotect = true\n");
-        let mut reloader = Reloader::new(started.clone(), vec![(KEY, started.of("eth0"))]);
+        let mut reloader = Reloader::new(started.clone());
         let file = "[interface.eth0]\nprotect = false\n[interface.eth1]\nprotect = true\n";
         reloader.config = read(named, file);
-        [reloader.change_shares().1, reloader.change(&KEY, "eth0")].concat()
+        [reloader.change_shares().1, reloader.change(&mut started.of("eth0"), "eth0")].concat()
     };
     let expected = [
         "eth1: protect takes effect when weir is restarted",
@@ -195,7 +192,7 @@ fn reading_again_takes_a_whole_file_or_nothing() {
     let first = Config::load(&flags(&format!("--config {}", path.display())), &[]).unwrap();
     let share = |reloader: &Reloader| reloader.config.of("eth0").governor().user_share;
     let percent = |percent| Share::percent(percent).unwrap();
-    let mut reloader = Reloader::new(first, Vec::new());
+    let mut reloader = Reloader::new(first);
     fs::write(&path, "user_share = \"70%\"\nperiod = \"1h\"\n").unwrap();
     let read = |reloader: &mut Reloader| reloader.read(&["eth0".into()]);
     assert!(matches!(read(&mut reloader), Err(Error::Config(ConfigError::Wrong(_)))));
