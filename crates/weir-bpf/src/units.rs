@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-pub use weir_policy::Nanos;
+pub use weir_policy::{Nanos, Nice};
 
 /// Number of a logical CPU, as in `/proc/cpuinfo`.
 #[derive(
@@ -54,17 +54,6 @@ pub struct PacketsPerSec(pub f64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Permille(pub u32);
-
-/// A process's or thread's scheduling weight, -20 (heaviest) to 19 (lightest).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Nice(pub i32);
-
-impl fmt::Display for Nice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)
-    }
-}
 
 /// The number of a user, as this process's user namespace has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

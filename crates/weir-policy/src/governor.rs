@@ -23,7 +23,7 @@
 //! while it is less and, beside another channel, the ring overflows. The share is Mogul & Ramakrishnan's, section 7.
 
 use crate::settings::{Prefer, Settings};
-use crate::units::{Nanos, Weight};
+use crate::units::{Nanos, Nice};
 
 /// How long it is calm before input sleeps: the law's one hysteresis.
 pub const REST: Nanos = Nanos::from_millis(1000);
@@ -137,7 +137,7 @@ pub struct Action {
     /// Why.
     pub regime: Regime,
     /// The thread's weight.
-    pub weight: Weight,
+    pub weight: Nice,
     /// Whether it is `SCHED_BATCH`, which preempts nobody. Else it is `SCHED_OTHER`, with the shortest slice.
     pub batch: bool,
     /// The time between two polls, if not the next packet is to start one.
@@ -176,7 +176,7 @@ pub struct Governor {
 impl Default for Governor {
     fn default() -> Self {
         Self {
-            nice: f64::from(Weight::NORMAL.nice()),
+            nice: f64::from(Nice::NORMAL.0),
             used: 0.0,
             calm_for: REST,
             others: 0.0,
@@ -197,7 +197,7 @@ impl Governor {
         let apart = self.separates(settings, seen);
         let alone = regime == Regime::Isolating && !apart;
         self.nice = match regime {
-            Regime::Asleep => f64::from(Weight::NORMAL.nice()),
+            Regime::Asleep => f64::from(Nice::NORMAL.0),
             Regime::Isolating | Regime::Shared => self.next_nice(settings, regime, apart, seen),
         };
         // To its receivers, once they are known: their queues were full.
@@ -211,7 +211,7 @@ impl Governor {
         let fills = seen.packets as f64 * LOOK_AWAKE.share_of(seen.elapsed) > TURNS_FROM;
         let action = Action {
             regime,
-            weight: if yields { Weight::LIGHTEST } else { Weight::nearest(self.nice) },
+            weight: if yields { Nice::LIGHTEST } else { Nice::nearest(self.nice) },
             batch: regime != Regime::Shared,
             poll_every: (regime == Regime::Shared).then(|| self.interval()),
             over_share,
@@ -338,15 +338,15 @@ impl Governor {
     ) -> f64 {
         let (heaviest, relieved) = match regime {
             // Packets that are discarded for want of CPU time are not saved by waiting for it longer.
-            Regime::Shared => (f64::from(Weight::HEAVIEST.nice()), false),
+            Regime::Shared => (f64::from(Nice::HEAVIEST.0), false),
             // Its receivers have a better use for the time that the ring does not need.
             _ if apart => (HEAVIEST_BATCH, !seen.overran),
-            _ => (f64::from(Weight::NORMAL.nice()), false),
+            _ => (f64::from(Nice::NORMAL.0), false),
         };
         let over = self.used - settings.user_share.rest();
         let off = if relieved { over.max(RELIEF) } else { over };
         let step = STEPS_PER_PERIOD * off * seen.elapsed.share_of(averaged_over(settings));
-        (self.nice + step).clamp(heaviest, f64::from(Weight::LIGHTEST.nice()))
+        (self.nice + step).clamp(heaviest, f64::from(Nice::LIGHTEST.0))
     }
 }
 
@@ -374,7 +374,7 @@ mod tests {
     }
 
     fn is(action: Action, regime: Regime, nice: i32, batch: bool) {
-        let is = (action.regime, action.weight.nice(), action.batch);
+        let is = (action.regime, action.weight.0, action.batch);
         assert_eq!(is, (regime, nice, batch));
     }
 
@@ -423,7 +423,7 @@ mod tests {
             .fold(Governor::default().decide(&settings, &beside), |last, _| {
                 last.0.decide(&settings, &beside)
             });
-        assert_eq!(action.weight, Weight::LIGHTEST);
+        assert_eq!(action.weight, Nice::LIGHTEST);
     }
 
     /// Else two inputs of a CPU would keep each other at it for as long as the flood lasts.

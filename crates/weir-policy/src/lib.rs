@@ -11,4 +11,4 @@ pub mod units;
 pub use governor::{Action, Governor, Observation, Regime};
 pub use settings::{Prefer, Settings};
 pub use shares::{Bound, Claim, Load, Shares};
-pub use units::{Nanos, Share, Weight};
+pub use units::{Nanos, Nice, Share};

@@ -112,13 +112,13 @@ impl fmt::Display for Share {
     }
 }
 
-/// A thread's scheduling weight as a nice value, -20 (heaviest) to 19 (lightest); each step is a
-/// factor of about 1.25 (`sched_prio_to_weight[]`, kernel/sched/core.c).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A process's or thread's scheduling weight, -20 (heaviest) to 19 (lightest); each step is a factor of about 1.25
+/// (`sched_prio_to_weight[]`, kernel/sched/core.c).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Weight(i32);
+pub struct Nice(pub i32);
 
-impl Weight {
+impl Nice {
     /// Nice -20.
     pub const HEAVIEST: Self = Self(-20);
     /// Nice 0, the kernel's default.
@@ -132,10 +132,11 @@ impl Weight {
         // A nice value of NaN would be 0.
         Self(nice.clamp(heaviest, lightest).round() as i32)
     }
+}
 
-    /// As a nice value.
-    pub const fn nice(self) -> i32 {
-        self.0
+impl fmt::Display for Nice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
     }
 }
 
@@ -153,9 +154,9 @@ mod tests {
 
     #[test]
     fn weights_stay_in_range() {
-        assert_eq!(Weight::nearest(-99.0), Weight::HEAVIEST);
-        assert_eq!(Weight::nearest(99.0), Weight::LIGHTEST);
-        assert_eq!(Weight::nearest(-0.4), Weight::NORMAL);
+        assert_eq!(Nice::nearest(-99.0), Nice::HEAVIEST);
+        assert_eq!(Nice::nearest(99.0), Nice::LIGHTEST);
+        assert_eq!(Nice::nearest(-0.4), Nice::NORMAL);
     }
 
     #[test]

@@ -7,7 +7,7 @@ mod common;
 use common::cases;
 use proptest::prelude::*;
 use weir_policy::governor::{LOOK_AWAKE, REST, WARM_UP};
-use weir_policy::{Action, Governor, Nanos, Observation, Prefer, Regime, Settings, Share, Weight};
+use weir_policy::{Action, Governor, Nanos, Observation, Prefer, Regime, Settings, Share, Nice};
 
 fn ns(ms: f64) -> Nanos {
     Nanos((ms * 1e6) as u64)
@@ -103,7 +103,7 @@ impl Cpu {
     }
 
     /// What happens until the next look.
-    fn run(&mut self, weight: Weight) -> Observation {
+    fn run(&mut self, weight: Nice) -> Observation {
         let (mut ran, mut wasted, mut overran) = (0.0, 0.0, false);
         for _ in 0..(LOOK_AWAKE.as_millis() / Self::TICK_MS).round() as u32 {
             for (ring, load) in self.ring_ms.iter_mut().zip(self.load) {
@@ -122,7 +122,7 @@ impl Cpu {
                 self.ring_ms[1] -= Self::TICK_MS - useful;
                 ran += Self::TICK_MS;
                 wasted += Self::TICK_MS - useful;
-                self.input_vruntime_ms += Self::TICK_MS * 1.25f64.powi(weight.nice());
+                self.input_vruntime_ms += Self::TICK_MS * 1.25f64.powi(weight.0);
             } else {
                 self.others_vruntime_ms += Self::TICK_MS / self.others;
             }
@@ -154,7 +154,7 @@ impl Cpu {
             if look >= settling {
                 wasted += seen.wasted.share_of(REST);
                 taken += seen.taken.share_of(REST);
-                weights.push(action.weight.nice());
+                weights.push(action.weight.0);
             }
         }
         (wasted, taken, weights)
@@ -177,8 +177,8 @@ proptest! {
                 Regime::Isolating => -10,
                 Regime::Shared => -20,
             };
-            prop_assert!((heaviest..=19).contains(&action.weight.nice()), "{:?}", action);
-            prop_assert!(action.regime != Regime::Asleep || action.weight == Weight::NORMAL);
+            prop_assert!((heaviest..=19).contains(&action.weight.0), "{:?}", action);
+            prop_assert!(action.regime != Regime::Asleep || action.weight == Nice::NORMAL);
             prop_assert_eq!(action.batch, action.regime != Regime::Shared);
             prop_assert!((0.0..=1.0).contains(&governor.used()));
         }
@@ -220,12 +220,12 @@ proptest! {
         let periods = (2.0 / user).ln() + 39.0 / (40.0 * user / 2.0);
         let period = settings.period.as_millis().max(10.0);
         for _ in 0..(periods * period / LOOK_AWAKE.as_millis()).ceil() as u32 + 1 {
-            let before = action.weight.nice();
+            let before = action.weight.0;
             (governor, action) = governor.decide(&settings, &all);
             let over = governor.used() > settings.user_share.rest();
-            prop_assert!(!over || action.weight.nice() >= before, "{} {:?}", before, action);
+            prop_assert!(!over || action.weight.0 >= before, "{} {:?}", before, action);
         }
-        prop_assert_eq!(action.weight, Weight::LIGHTEST);
+        prop_assert_eq!(action.weight, Nice::LIGHTEST);
     }
 
     #[test]
@@ -236,7 +236,7 @@ proptest! {
         let alone: Vec<_> = history.iter().map(|&seen| Observation { beside: false, joins: false, ..seen }).collect();
         for looks in 1..=history.len() {
             for action in [after(&history[..looks], &throughput).1, after(&alone[..looks], &settings).1] {
-                prop_assert!(action.regime == Regime::Shared || action.weight.nice() >= 0);
+                prop_assert!(action.regime == Regime::Shared || action.weight.0 >= 0);
             }
         }
     }

@@ -19,9 +19,6 @@ use crate::rps;
 use crate::task::{self, Task};
 use crate::threading::{self, THREADED};
 
-/// The weight that governed threads have while no governor beats: the kernel's default.
-pub const STATIC_WEIGHT: Nice = Nice(0);
-
 /// A setting that weir turns, on a known interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "knob", rename_all = "kebab-case", deny_unknown_fields)]
@@ -242,7 +239,7 @@ impl Knob {
         match self {
             Self::Deferral { old } => old.write(host, interface),
             Self::Nice { thread, old_policy, governed: true, .. } => {
-                weigh((living(thread)?, *old_policy), SchedPolicy::Normal, STATIC_WEIGHT, None)
+                weigh((living(thread)?, *old_policy), SchedPolicy::Normal, Nice::NORMAL, None)
             }
             _ => Ok(()),
         }

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use weir_bpf::cpulist::CpuList;
 use weir_bpf::gate::Policy;
 use weir_bpf::units::Nice;
-use weir_policy::Weight;
 
 use crate::choice::{Attach, Napi};
 
@@ -61,7 +60,7 @@ impl ThreadWeight {
         match self {
             Self::Untouched => None,
             Self::Fixed(nice) => Some(nice),
-            Self::Governed => Some(Nice(Weight::NORMAL.nice())),
+            Self::Governed => Some(Nice::NORMAL),
         }
     }
 }

@@ -11,19 +11,19 @@ use weir_bpf::input::{Input, InputCounters};
 use weir_bpf::sync::lock;
 use weir_bpf::sys::link::Links;
 use weir_bpf::sys::sched::{self, SchedPolicy};
-use weir_bpf::units::{CpuId, Nanos};
+use weir_bpf::units::{CpuId, Nanos, Nice};
 use weir_policy::governor::{LOOK_AWAKE, REMEMBERED};
 use weir_policy::{Action, Governor, Observation, Regime, Settings};
 
 use super::fair::{Fair, Seen};
-use super::observed::{LIVELY, LimitRow, Observed, PRIORITY, name_of, nice_of};
+use super::observed::{LIVELY, LimitRow, Observed, PRIORITY, name_of};
 use super::peers::Peers;
 use super::pinned::Pinned;
 use super::receivers::Receivers;
 use super::receptions::Receptions;
 use super::switch_cost::SwitchCost;
 use crate::deferral::Deferral;
-use crate::knob::{self, STATIC_WEIGHT};
+use crate::knob;
 use crate::task::Held;
 
 /// The shortest that the scheduler has (`__setparam_fair()`).
@@ -219,7 +219,7 @@ impl Look {
         };
         // That a thread has ended the main loop finds out.
         if let Some(pid) = self.thread.living() {
-            let _ = knob::weigh((pid, self.old_policy), policy, nice_of(action.weight), slice);
+            let _ = knob::weigh((pid, self.old_policy), policy, action.weight, slice);
         }
         self.defer(action.poll_every, before.is_none());
     }
@@ -307,7 +307,7 @@ impl Look {
         let observed = Observed {
             pid: self.thread.pid.as_raw_nonzero().get(),
             cpu: counters.cpu,
-            nice: told.action.map_or(STATIC_WEIGHT, |action| nice_of(action.weight)),
+            nice: told.action.map_or(Nice::NORMAL, |action| action.weight),
             doing: told.action.map_or("asleep", |action| name_of(action.regime)).into(),
             used: share(ran, told.ran),
             wasted: share(counters.wasted, told.counters.wasted),

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use weir_bpf::channels::Channel;
 use weir_bpf::sys::link::Links;
 use weir_bpf::units::{CpuId, Nice};
-use weir_policy::{Regime, Weight};
+use weir_policy::Regime;
 
 use crate::channel_name;
 
@@ -85,9 +85,4 @@ pub const fn name_of(regime: Regime) -> &'static str {
         Regime::Isolating => "isolating",
         Regime::Shared => "shared",
     }
-}
-
-/// As the kernel has it.
-pub fn nice_of(weight: Weight) -> Nice {
-    Nice(weight.nice())
 }
