@@ -15,10 +15,10 @@ use crate::claim::Claim;
 use crate::config::{Effective, Reloader};
 use crate::console::{Console, OVER_AFTER};
 use crate::error::{Error, Result};
-use crate::feedback::Feedback;
 use crate::governor::{Governors, LIGHT};
 use crate::guardian::Guardian;
 use crate::interface::{self, Kernel, Presence, Protected, TICK};
+use crate::joined::Waiting;
 use crate::key::Key;
 use crate::lazy::LazyServer;
 use crate::ready;
@@ -103,7 +103,7 @@ pub struct Wardens {
     /// Makes sockets lazy, where that is wanted.
     pub lazy: Option<LazyServer>,
     /// Watches queues that are no socket's.
-    pub _feedback: Feedback,
+    pub _feedback: Waiting,
 }
 
 /// Why an interface is protected no longer.

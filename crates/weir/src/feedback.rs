@@ -17,21 +17,13 @@ pub trait Watcher: Send {
     fn look(&mut self);
 }
 
-/// Looks until it is dropped.
-pub struct Feedback {
-    _thread: Waiting,
-}
-
-impl Feedback {
-    /// In the calling thread's network namespace.
-    pub fn start(mut watchers: Vec<Box<dyn Watcher>>) -> Result<Self> {
-        let mut look = move || {
-            watchers.iter_mut().for_each(|watcher| watcher.look());
-            watchers.iter().map(|watcher| watcher.pause()).min().unwrap_or(Duration::MAX)
-        };
-        let work = move |ended: PipeReader| while !ready::comes([ended.as_fd()], look()) {};
-        let thread = Waiting::spawn("weir-feedback", work)
-            .map_err(|source| Error::system("start the thread that watches queues", source))?;
-        Ok(Self { _thread: thread })
-    }
+/// Looks until the answer is dropped, in the calling thread's network namespace.
+pub fn start(mut watchers: Vec<Box<dyn Watcher>>) -> Result<Waiting> {
+    let mut look = move || {
+        watchers.iter_mut().for_each(|watcher| watcher.look());
+        watchers.iter().map(|watcher| watcher.pause()).min().unwrap_or(Duration::MAX)
+    };
+    let work = move |ended: PipeReader| while !ready::comes([ended.as_fd()], look()) {};
+    Waiting::spawn("weir-feedback", work)
+        .map_err(|source| Error::system("start the thread that watches queues", source))
 }

@@ -283,7 +283,7 @@ impl Protected {
 
     /// Whether its gate may sleep: not where nothing would wake it, nor where it is asked to count alone.
     pub fn may_sleep(&self) -> bool {
-        self.settings.policy == Policy::On && self.limit.as_ref().is_none_or(Limit::may_sleep)
+        self.settings.policy == Policy::On && (self.limit.is_none() || self.limiter.tells())
     }
 
     /// Reads the counters and publishes the status; `guardian_pid`, `sleep` and `lost` are part of it, and

@@ -20,7 +20,7 @@ use crate::console::Console;
 use crate::daemon::{Daemon, Unprotected, Wardens};
 use crate::egress;
 use crate::error::{Error, Result};
-use crate::feedback::Feedback;
+use crate::feedback;
 use crate::forwarding;
 use crate::governor::Governors;
 use crate::guardian::Guardian;
@@ -108,7 +108,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
         let unheard = |error| console.say(&format!("queues of {of} are not heard: {error}"));
         watcher.map_err(unheard).ok()
     });
-    let feedback = Feedback::start(heard.collect())?;
+    let feedback = feedback::start(heard.collect())?;
     let limiter = Limiter::new(Rc::clone(&probe), governors.clone());
     let kernel = Kernel { host, limiter, probe, governors };
     let mut protected = Vec::new();

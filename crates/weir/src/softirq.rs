@@ -134,11 +134,6 @@ impl Limit {
         self.limiter.follow();
     }
 
-    /// Whether something wakes its gate while it sleeps.
-    pub fn may_sleep(&self) -> bool {
-        self.limiter.tells()
-    }
-
     /// What the gate is to be told.
     pub fn input_share(&self) -> Permille {
         Permille((self.input_share * 1000.0).round() as u32)

@@ -15,7 +15,6 @@ use weir_policy::shares::FORGOTTEN;
 use weir_policy::{Claim, Load, Settings, Shares};
 
 use super::receivers::Receivers;
-use crate::shares;
 
 /// How long a limit holds if nobody sets it again. Whoever looks does so each few milliseconds; if it cannot,
 /// nobody is to be limited for long.
@@ -66,21 +65,28 @@ impl Fair {
                 self.shares.forget(*place);
             }
         }
-        let mut claims: Vec<Claim> = now
-            .values()
-            .map(|account| claim(account, self.last.get(&account.place), seen.elapsed))
-            .collect();
         let since = monotonic_now() - FORGOTTEN;
         let active = now.values().filter(|account| account.used >= since);
         let channels: Vec<Channel> = active.map(|account| account.channel).collect();
         let serving = now.values().filter(|account| account.serves);
         self.receivers.have_clients(serving.filter_map(|account| account.channel.local_port()));
-        for claim in &mut claims {
-            let channel = &now[&claim.channel].channel;
-            claim.protected = rules.protects(channel);
-            claim.weight = self.receivers.weigh(channel, &channels);
-            claim.bound = self.receivers.bound(channel, &channels);
-        }
+        let claim = |account: &Account| {
+            let channel = &account.channel;
+            // A place may have become another channel's, whose kind's account then has all that it was ever charged at
+            // once; but a CPU has had no more than so much time.
+            let last = self.last.get(&account.place).filter(|last| last.channel == *channel);
+            let last = last.filter(|last| last.charged <= account.charged);
+            let charged = last.map_or(account.charged, |last| last.charged);
+            Claim {
+                channel: account.place,
+                bound: self.receivers.bound(channel, &channels),
+                protected: rules.protects(channel),
+                weight: self.receivers.weigh(channel, &channels),
+                used: (account.charged - charged).min(seen.elapsed),
+                shed: last.is_some_and(|last| last.shed != account.shed),
+            }
+        };
+        let claims: Vec<Claim> = now.values().map(claim).collect();
         let limits = self.shares.decide(settings, rules.control, &seen.load(), &claims);
         // Who is held to a limit may keep nobody waiting.
         if self.shares.saturated() || !limits.is_empty() {
@@ -142,20 +148,5 @@ impl Seen<'_> {
             waited: self.now.crowded - self.last.crowded,
             overrun: self.now.overruns != self.last.overruns,
         }
-    }
-}
-
-/// What a channel has used since it was last looked at. A place may have become another channel's, whose kind's account
-/// then has all that it was ever charged at once; but a CPU has had no more than so much time.
-fn claim(now: &Account, last: Option<&Account>, elapsed: Nanos) -> Claim {
-    let last = last.filter(|last| last.channel == now.channel && last.charged <= now.charged);
-    let (bound, weight) = shares::usual(now.channel.kind);
-    Claim {
-        channel: now.place,
-        bound,
-        protected: false,
-        weight,
-        used: (now.charged - last.map_or(now.charged, |last| last.charged)).min(elapsed),
-        shed: last.is_some_and(|last| last.shed != now.shed),
     }
 }

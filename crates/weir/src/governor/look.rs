@@ -45,9 +45,6 @@ pub(super) struct Look {
     started: Instant,
     /// When it is late, in milliseconds since the start: never while it sleeps until something rings.
     late_ms: AtomicU64,
-    own_cpu_ns: AtomicU64,
-    /// What strangers lost to switches, until now.
-    switches_ns: AtomicU64,
     /// What it does now, and the counters when this was last told.
     told: Mutex<Told>,
 }
@@ -78,7 +75,10 @@ struct Told {
     counters: InputCounters,
     /// CPU time of the thread, which is known while nobody watches the scheduler, too.
     ran: Nanos,
+    /// CPU time of this look, until now and until then.
     own_cpu: Nanos,
+    own_cpu_then: Nanos,
+    /// What strangers have lost to switches since.
     switches: Nanos,
     action: Option<Action>,
     limits: Vec<(Channel, f64)>,
@@ -98,6 +98,7 @@ impl Look {
             counters,
             ran: sched::cpu_time(thread.pid).unwrap_or(Nanos::ZERO),
             own_cpu: Nanos::ZERO,
+            own_cpu_then: Nanos::ZERO,
             switches: Nanos::ZERO,
             action: None,
             limits: vec![],
@@ -115,8 +116,6 @@ impl Look {
             pinned: Pinned::default(),
             started: Instant::now(),
             late_ms: AtomicU64::new(u64::MAX),
-            own_cpu_ns: AtomicU64::new(0),
-            switches_ns: AtomicU64::new(0),
             told: Mutex::new(told),
         }
     }
@@ -148,7 +147,6 @@ impl Look {
             let own = settings.beside(peers.used_by_others(cpu, number));
             let switches =
                 interruptions(self.common.switch_cost, before, &last.counters, &now.counters);
-            self.switches_ns.fetch_add(switches.0, Ordering::Relaxed);
             if now.counters.packets != last.counters.packets
                 && governor.used() < own.user_share.rest()
                 && peers.another_tells_apart(cpu, number)
@@ -175,9 +173,8 @@ impl Look {
             if !limits.is_empty() {
                 action.look_in = action.look_in.map(|time| time.min(LOOK_AWAKE));
             }
-            lock(&self.told).limits = limits;
             before = Some(action);
-            self.note(action);
+            self.note(action, limits, switches);
             last = now;
             self.rest(action);
         }
@@ -242,11 +239,13 @@ impl Look {
         }
     }
 
-    fn note(&self, action: Action) {
+    fn note(&self, action: Action, limits: Vec<(Channel, f64)>, switches: Nanos) {
         let late = action.look_in.map(|time| self.ms_from_start(LIVELY + time.into()));
         self.late_ms.store(late.unwrap_or(u64::MAX), Ordering::Relaxed);
-        lock(&self.told).action = Some(action);
-        self.own_cpu_ns.store(Nanos::from(sched::own_cpu_time()).0, Ordering::Relaxed);
+        let mut told = lock(&self.told);
+        (told.action, told.limits) = (Some(action), limits);
+        told.switches += switches;
+        told.own_cpu = sched::own_cpu_time().into();
     }
 
     /// There is news, and it looks soon.
@@ -298,8 +297,6 @@ impl Look {
         let (at, counters) = (Instant::now(), self.input.read());
         let ran = self.thread.living().and_then(|pid| sched::cpu_time(pid).ok());
         let ran = ran.unwrap_or(told.ran);
-        let own_cpu = Nanos(self.own_cpu_ns.load(Ordering::Relaxed));
-        let switches = Nanos(self.switches_ns.load(Ordering::Relaxed));
         let whole = Nanos::from(at.duration_since(told.at));
         let share = |now: Nanos, then: Nanos| (now - then).share_of(whole);
         let settings = *lock(&self.settings);
@@ -311,16 +308,16 @@ impl Look {
             doing: told.action.map_or("asleep", |action| name_of(action.regime)).into(),
             used: share(ran, told.ran),
             wasted: share(counters.wasted, told.counters.wasted),
-            taken: share(counters.taken + switches, told.counters.taken + told.switches),
+            taken: share(counters.taken + told.switches, told.counters.taken),
             held: share(counters.held, told.counters.held),
             c_gate_ns,
             discarding_ns: counters.wasted.0,
             r_ring_pps: c_gate_ns.map(|ns| settings.user_share.rest() * 1e9 / ns),
-            own_cpu: share(own_cpu, told.own_cpu),
+            own_cpu: share(told.own_cpu, told.own_cpu_then),
             limits: told.limits.iter().map(|each| LimitRow::of(each, links)).collect(),
         };
-        let limits = std::mem::take(&mut told.limits);
-        *told = Told { at, counters, ran, own_cpu, switches, action: told.action, limits };
+        (told.at, told.counters, told.ran) = (at, counters, ran);
+        (told.own_cpu_then, told.switches) = (told.own_cpu, Nanos::ZERO);
         observed
     }
 }
