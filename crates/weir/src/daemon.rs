@@ -17,7 +17,7 @@ use crate::console::{Console, OVER_AFTER};
 use crate::error::{Error, Result};
 use crate::governor::{Governors, LIGHT};
 use crate::guardian::Guardian;
-use crate::interface::{self, Kernel, Presence, Protected, TICK};
+use crate::interface::{self, Kernel, Loss, Protected, TICK};
 use crate::joined::Waiting;
 use crate::key::Key;
 use crate::lazy::LazyServer;
@@ -104,15 +104,6 @@ pub struct Wardens {
     pub lazy: Option<LazyServer>,
     /// Watches queues that are no socket's.
     pub _feedback: Waiting,
-}
-
-/// Why an interface is protected no longer.
-#[derive(Clone, Copy)]
-enum Loss {
-    /// It is not there any more.
-    Gone,
-    /// Its gate has been detached, and not by weir.
-    Detached,
 }
 
 /// What woke the loop.
@@ -249,10 +240,7 @@ impl Daemon {
             match interface.tick(guardian_pid, &sleep, lost, udp.map(late_drops)) {
                 Ok(tick) => {
                     self.report.tick(&mut self.console, &tick);
-                    if !tick.attached {
-                        let is_gone = interface.is_gone();
-                        gone.push((at, if is_gone { Loss::Gone } else { Loss::Detached }));
-                    }
+                    gone.extend(tick.loss.map(|loss| (at, loss)));
                     if let Some(error) = tick.trouble {
                         self.console.trouble(&error);
                     }
@@ -285,8 +273,7 @@ impl Daemon {
         let mut gone = Vec::new();
         for at in changed {
             match self.interfaces[*at].follow() {
-                Ok(Presence::Present) => {}
-                Ok(Presence::Gone) => gone.push((*at, Loss::Gone)),
+                Ok(loss) => gone.extend(loss.map(|loss| (*at, loss))),
                 Err(_) if self.interfaces[*at].is_gone() => gone.push((*at, Loss::Gone)),
                 Err(error) => self.console.trouble(&error),
             }
@@ -350,10 +337,7 @@ impl Daemon {
         for (at, loss) in gone.iter().rev() {
             let interface = self.interfaces.remove(*at);
             let name = interface.interface();
-            let why = match loss {
-                Loss::Gone => "it has been removed or moved to another network namespace",
-                Loss::Detached => "somebody has detached weir's gate",
-            };
+            let why = loss.why();
             self.console.say(&format!("{name} is no longer protected: {why}"));
             let status = interface.loss(why);
             self.unprotected.push(Unprotected::now(status, interface.effective.clone()));

@@ -68,13 +68,23 @@ pub struct Kernel {
     pub governors: Option<Rc<Governors>>,
 }
 
-/// What the kernel says about an interface that may have changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Presence {
-    /// It is there.
-    Present,
-    /// It has been removed, or moved to another network namespace.
+/// Why an interface is protected no longer.
+#[derive(Clone, Copy, Debug)]
+pub enum Loss {
+    /// It is not there any more.
     Gone,
+    /// Its gate has been detached, and not by weir.
+    Detached,
+}
+
+impl Loss {
+    /// For a person.
+    pub const fn why(self) -> &'static str {
+        match self {
+            Self::Gone => "it has been removed or moved to another network namespace",
+            Self::Detached => "somebody has detached weir's gate",
+        }
+    }
 }
 
 /// A protected interface. Dropping it puts everything back, in the order of the fields.
@@ -235,12 +245,12 @@ impl Protected {
     }
 
     /// Reacts to a change of the interface (its addresses, name, state) or of what diverts its packets.
-    pub fn follow(&mut self) -> Result<Presence> {
+    pub fn follow(&mut self) -> Result<Option<Loss>> {
         let changed = self.watch.changed();
         // A look that fails is taken again.
         self.stale |= !matches!(changed, Ok(false));
-        if self.stale && self.follow_interface()? == Presence::Gone {
-            return Ok(Presence::Gone);
+        if self.stale && self.follow_interface()?.is_some() {
+            return Ok(Some(Loss::Gone));
         }
         changed?;
         let followed = self.diverting.follow();
@@ -248,7 +258,7 @@ impl Protected {
         if !matches!(followed, Ok(false)) {
             // Of one that has gone meanwhile nothing can be read.
             if self.is_gone() {
-                return Ok(Presence::Gone);
+                return Ok(Some(Loss::Gone));
             }
             if let Some(forwarding) = &mut self.forwarding {
                 forwarding.look(&self.host.links, self.claim.ifindex, &mut self.gate)?;
@@ -260,12 +270,12 @@ impl Protected {
             set_addresses(&mut self.gate, self.claim.ifindex)?;
         }
         self.gate.believe_for(BELIEVED);
-        followed.map(|_| Presence::Present)
+        followed.map(|_| None)
     }
 
-    fn follow_interface(&mut self) -> Result<Presence> {
+    fn follow_interface(&mut self) -> Result<Option<Loss>> {
         let ifindex = self.claim.ifindex;
-        let Some(name) = self.host.name_of(ifindex)? else { return Ok(Presence::Gone) };
+        let Some(name) = self.host.name_of(ifindex)? else { return Ok(Some(Loss::Gone)) };
         let renamed = match name != self.claim.interface() {
             true => self.claim.journal.rename(&name),
             false => Ok(()),
@@ -278,7 +288,7 @@ impl Protected {
         self.ticks_since_change = 0;
         self.bypass.begin_anew();
         self.follow_napi()?;
-        renamed.map(|()| Presence::Present)
+        renamed.map(|()| None)
     }
 
     /// Whether its gate may sleep: not where nothing would wake it, nor where it is asked to count alone.
@@ -332,15 +342,16 @@ impl Protected {
         let before = counted?;
         let needed = self.follow_need();
         self.follow_rest(sleep.asleep);
-        let (attached, looked) = match self.gate.is_attached() {
-            Ok(attached) => (attached, Ok(())),
-            Err(_) if self.is_gone() => (false, Ok(())),
-            Err(error) => (true, Err(error)),
+        let (loss, looked) = match self.gate.is_attached() {
+            Ok(true) => (None, Ok(())),
+            _ if self.is_gone() => (Some(Loss::Gone), Ok(())),
+            Ok(false) => (Some(Loss::Detached), Ok(())),
+            Err(error) => (None, Err(error)),
         };
         let done =
             needed.and(threads).and(pruned.map_err(Error::from)).and(recorded).and(published);
         Ok(Tick {
-            attached,
+            loss,
             trouble: done.and(looked.map_err(Error::from)).err(),
             interface: self.interface(),
             rates: self.rates,
@@ -568,8 +579,8 @@ impl Drop for Protected {
 pub struct Tick {
     /// What did not succeed in it, and is tried again.
     pub trouble: Option<Error>,
-    /// Whether the gate is still where it was attached.
-    pub attached: bool,
+    /// Why it is protected no longer, if it is not.
+    pub loss: Option<Loss>,
     /// The interface.
     pub interface: String,
     /// What happened in it.

@@ -146,7 +146,7 @@ mod tests {
     fn unsent_is_said_of_the_fast_path_of_forwarding_alone() {
         let mut tick = Tick {
             trouble: None,
-            attached: true,
+            loss: None,
             interface: "eth0".into(),
             rates: Rates::default(),
             top_discard: None,
