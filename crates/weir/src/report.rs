@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use weir_bpf::gate::Policy;
 use weir_bpf::printable::printable;
+use weir_bpf::units::PacketsPerSec;
 use weir_bpf::verdict::{Reason, Verdict};
 
 use crate::cli::RunArgs;
@@ -83,32 +84,16 @@ fn line(tick: &Tick) -> Line<'_> {
 }
 
 fn text(time: &str, tick: &Tick) -> String {
-    let rates = tick.rates;
-    let reason = tick.top_discard.map(|reason| format!(" ({})", reason.name())).unwrap_or_default();
-    let discarded = match tick.policy {
-        Policy::Shadow => {
-            format!("discarded 0/s  would discard {:.0}/s{reason}", rates.would_discard_pps.0)
-        }
-        Policy::On | Policy::Off => format!("discarded {:.0}/s{reason}", rates.discarded_pps.0),
+    let decided = if tick.policy == Policy::Shadow { "would discard" } else { "discarded" };
+    let tell = |what: &str, rate: PacketsPerSec| {
+        let reason = tick.top_discard.filter(|_| what == decided);
+        let reason = reason.map(|reason| format!(" ({})", reason.name())).unwrap_or_default();
+        format!("{what} {:.0}/s{reason}", rate.0)
     };
-    let unsent = match tick.counters.get(Reason::Forwarded).packets {
-        0 => String::new(),
-        _ => format!("  unsent {:.0}/s", rates.unsent_pps.0),
-    };
-    let lazy = match tick.counters.verdict(Verdict::Deliver).packets {
-        0 => String::new(),
-        _ => format!("  to lazy sockets {:.0}/s", rates.lazy_pps.0),
-    };
-    format!(
-        "{time}Z {}  seen {:.0}/s  passed {:.0}/s{lazy}  {discarded}  ring drops {:.0}/s  interface drops \
-         {:.0}/s  UDP late drops {:.0}/s{unsent}",
-        printable(tick.interface.as_bytes()),
-        rates.seen_pps.0,
-        rates.passed_pps.0,
-        rates.ring_drop_pps.0,
-        rates.interface_drop_pps.0,
-        rates.late_drop_pps.0,
-    )
+    let lazy = tick.counters.verdict(Verdict::Deliver).packets > 0;
+    let forwarded = tick.counters.get(Reason::Forwarded).packets > 0;
+    let rates = tick.rates.told(tick.policy, (lazy, forwarded), tell).join("  ");
+    format!("{time}Z {}  {rates}", printable(tick.interface.as_bytes()))
 }
 
 /// What there is to say when protection has ended.

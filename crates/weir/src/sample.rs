@@ -152,6 +152,29 @@ impl Rates {
             unsent_pps: rate(earlier.drops.unsent, later.drops.unsent),
         }
     }
+
+    /// Each as `tell` writes it; those of lazy sockets and of the fast path of forwarding only where there are such
+    /// packets.
+    pub fn told(
+        &self,
+        policy: Policy,
+        (lazy, forwarded): (bool, bool),
+        tell: impl Fn(&str, PacketsPerSec) -> String,
+    ) -> Vec<String> {
+        let all = [
+            ("seen", self.seen_pps, true),
+            ("passed", self.passed_pps, true),
+            ("to lazy sockets", self.lazy_pps, lazy),
+            ("discarded", self.discarded_pps, true),
+            ("would discard", self.would_discard_pps, policy == Policy::Shadow),
+            ("ring drops", self.ring_drop_pps, true),
+            ("interface drops", self.interface_drop_pps, true),
+            ("UDP late drops", self.late_drop_pps, true),
+            ("unsent", self.unsent_pps, forwarded),
+        ];
+        let told = all.into_iter().filter(|(.., is_told)| *is_told);
+        told.map(|(what, rate, _)| tell(what, rate)).collect()
+    }
 }
 
 #[cfg(test)]

@@ -290,33 +290,13 @@ fn protection(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<()> 
 
 /// What has happened.
 fn counts(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<()> {
-    let rates = status.rates;
-    let would = match status.policy {
-        Policy::Shadow => format!(", would discard {}", per_second(rates.would_discard_pps)),
-        Policy::On | Policy::Off => String::new(),
-    };
-    // Only where there are such packets.
-    let optional = |what: &str, packets: u64, rate| match packets {
-        0 => String::new(),
-        _ => format!(", {what} {}", per_second(rate)),
-    };
-    let forwarded = status.reasons.iter().filter(|each| each.reason == Reason::Forwarded.name());
-    let unsent =
-        optional("unsent", forwarded.map(|each| each.counter.packets).sum(), rates.unsent_pps);
-    let delivered = status.verdicts.iter().filter(|each| each.verdict == Verdict::Deliver.name());
-    let delivered = delivered.map(|each| each.counter.packets).sum();
-    let lazy = optional("to lazy sockets", delivered, rates.lazy_pps);
-    writeln!(
-        out,
-        "  seen {}, passed {}{lazy}, discarded {}{would}, ring drops {}, interface drops {}, UDP late drops \
-         {}{unsent}",
-        per_second(rates.seen_pps),
-        per_second(rates.passed_pps),
-        per_second(rates.discarded_pps),
-        per_second(rates.ring_drop_pps),
-        per_second(rates.interface_drop_pps),
-        per_second(rates.late_drop_pps)
-    )?;
+    let mut verdicts = status.verdicts.iter().filter(|each| each.counter.packets > 0);
+    let mut reasons = status.reasons.iter().filter(|each| each.counter.packets > 0);
+    let lazy = verdicts.any(|each| each.verdict == Verdict::Deliver.name());
+    let forwarded = reasons.any(|each| each.reason == Reason::Forwarded.name());
+    let tell = |what: &str, rate| format!("{what} {}", per_second(rate));
+    let rates = status.rates.told(status.policy, (lazy, forwarded), tell).join(", ");
+    writeln!(out, "  {rates}")?;
     row_of(out, ["VERDICT", "REASON", "PACKETS", "BYTES"])?;
     writeln!(out)?;
     for verdict in &status.verdicts {
