@@ -50,10 +50,7 @@ pub fn attach(
     let (ifindex, journal, interface) = (claim.ifindex, &claim.journal, claim.interface());
     // Whatever has no driver to name has no native XDP either.
     let driver = ethtool::driver(&interface).ok();
-    let (places, mut reason) = match request {
-        Attach::Auto if claim.bare => bare_plan(),
-        _ => plan(request, driver.as_deref()),
-    };
+    let (places, mut reason) = plan(request, claim.bare, driver.as_deref());
     let (mut refusal, mut prepared) = (None, None);
     for mode in places {
         let is_for_it = |(gate, _): &(Gate, _)| gate.is_for(*mode);
@@ -112,14 +109,8 @@ fn why(error: &Error) -> String {
     }
 }
 
-/// Of an interface whose packets have no Ethernet header.
-fn bare_plan() -> (&'static [AttachMode], String) {
-    let why = "auto: XDP is for packets with an Ethernet header";
-    (&[AttachMode::Tcx, AttachMode::Clsact], why.into())
-}
-
-/// Places to try, best first, and why the first is the best.
-fn plan(request: Attach, driver: Option<&str>) -> (&'static [AttachMode], String) {
+/// Places to try, best first, and why the first is the best. `bare`: packets have no Ethernet header.
+fn plan(request: Attach, bare: bool, driver: Option<&str>) -> (&'static [AttachMode], String) {
     use AttachMode::{Clsact, Generic, Native, Tcx};
     let asked = |how: &str| format!("asked for with `--attach {how}`");
     match request {
@@ -127,6 +118,9 @@ fn plan(request: Attach, driver: Option<&str>) -> (&'static [AttachMode], String
         Attach::Generic => (&[Generic], asked("generic")),
         Attach::Tc => (&[Tcx, Clsact], asked("tc")),
         Attach::Clsact => (&[Clsact], asked("clsact")),
+        Attach::Auto if bare => {
+            (&[Tcx, Clsact], "auto: XDP is for packets with an Ethernet header".into())
+        }
         Attach::Auto => {
             let why = match (native_cost(driver), driver) {
                 (Some(cost), _) => format!("auto: {cost}"),
@@ -156,10 +150,10 @@ mod tests {
 
     #[test]
     fn auto_goes_where_nobody_else_pays() {
-        let first = |request, driver| plan(request, driver).0[0];
+        let first = |request, driver| plan(request, false, driver).0[0];
         for costly in ["veth", "virtio_net"] {
             assert_eq!(first(Attach::Auto, Some(costly)), AttachMode::Tcx);
-            assert!(plan(Attach::Auto, Some(costly)).1.contains(costly));
+            assert!(plan(Attach::Auto, false, Some(costly)).1.contains(costly));
         }
         for unmeasured in ["ixgbe", "bnxt_en", "mlx5_core"] {
             assert_eq!(first(Attach::Auto, Some(unmeasured)), AttachMode::Tcx);
@@ -169,9 +163,9 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_what_is_done() {
-        assert_eq!(plan(Attach::Native, Some("veth")).0, [AttachMode::Native]);
-        assert_eq!(plan(Attach::Generic, Some("ixgbe")).0, [AttachMode::Generic]);
-        let tc = plan(Attach::Tc, Some("ixgbe"));
+        assert_eq!(plan(Attach::Native, false, Some("veth")).0, [AttachMode::Native]);
+        assert_eq!(plan(Attach::Generic, false, Some("ixgbe")).0, [AttachMode::Generic]);
+        let tc = plan(Attach::Tc, false, Some("ixgbe"));
         assert_eq!(tc.0, [AttachMode::Tcx, AttachMode::Clsact]);
         assert!(tc.1.contains("--attach tc"));
     }

@@ -67,24 +67,30 @@ const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 /// As humantime has it.
 const YEAR: Duration = Duration::from_secs(31_557_600);
+const SUCH_AS: &str = "such as 1s or 5min";
 
 /// `0`, or a duration as humantime has it, an hour at most.
 pub fn interval(text: &str) -> Result<Duration, String> {
-    if text == "0" { Ok(Duration::ZERO) } else { time(text, Duration::ZERO..=HOUR) }
+    if text == "0" { Ok(Duration::ZERO) } else { time(text, Duration::ZERO..=HOUR, SUCH_AS) }
 }
 
 /// A duration as humantime has it, of 1 s to an hour.
 pub fn slice(text: &str) -> Result<Duration, String> {
-    time(text, SECOND..=HOUR)
+    time(text, SECOND..=HOUR, SUCH_AS)
 }
 
 /// A duration as humantime has it, of 1 s to a year.
 pub fn to_a_year(text: &str) -> Result<Duration, String> {
-    time(text, SECOND..=YEAR)
+    time(text, SECOND..=YEAR, SUCH_AS)
 }
 
-fn time(text: &str, range: RangeInclusive<Duration>) -> Result<Duration, String> {
+/// A duration as humantime has it, of this range; else how to write one.
+pub fn time(
+    text: &str,
+    range: RangeInclusive<Duration>,
+    such_as: &str,
+) -> Result<Duration, String> {
     let time = humantime::parse_duration(text).ok().filter(|time| range.contains(time));
     let [least, most] = [range.start(), range.end()].map(|it| humantime::format_duration(*it));
-    time.ok_or_else(|| format!("write a time from {least} to {most}, such as 1s or 5min"))
+    time.ok_or_else(|| format!("write a time from {least} to {most}, {such_as}"))
 }

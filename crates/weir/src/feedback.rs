@@ -5,7 +5,7 @@ use std::io::PipeReader;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::joined::Waiting;
 use crate::ready;
 
@@ -25,5 +25,4 @@ pub fn start(mut watchers: Vec<Box<dyn Watcher>>) -> Result<Waiting> {
     };
     let work = move |ended: PipeReader| while !ready::comes([ended.as_fd()], look()) {};
     Waiting::spawn("weir-feedback", work)
-        .map_err(|source| Error::system("start the thread that watches queues", source))
 }

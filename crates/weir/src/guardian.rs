@@ -10,7 +10,7 @@
 //! It leaves the daemon's control group, so that what ends or freezes that group does not end or freeze both.
 
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -18,8 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::{Errno, ioctl_fionbio, retry_on_intr};
+use rustix::io::{Errno, ioctl_fionbio};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
 
@@ -33,6 +32,7 @@ use crate::host::Host;
 use crate::key::Key;
 use crate::lazy;
 use crate::lock::{Attempt, Lock, Purpose};
+use crate::ready;
 use crate::restore;
 use crate::statefile::State;
 
@@ -111,12 +111,9 @@ impl Guardian {
 fn wait_until_ready(child: &mut Child, stop: &UnixStream, most: Duration) -> Result<()> {
     let failed = |errno| Error::system("wait for the guardian process", errno);
     let mut stdout = child.stdout.take().ok_or_else(|| failed(Errno::BADF))?;
-    let mut fds = [PollFd::new(&stdout, PollFlags::IN), PollFd::new(stop, PollFlags::IN)];
-    let timeout = Timespec::try_from(most).ok();
-    retry_on_intr(|| poll(&mut fds, timeout.as_ref())).map_err(failed)?;
-    let [answers, stops] = fds.map(|fd| !fd.revents().is_empty());
-    if !answers {
-        let what = match stops {
+    let ready = ready::wait([stdout.as_fd(), stop.as_fd()], Some(most)).map_err(failed)?;
+    if !ready[0] {
+        let what = match ready[1] {
             true => "weir was told to stop before the guardian process was ready".into(),
             false => format!("the guardian process was not ready within {} s", most.as_secs()),
         };
@@ -202,21 +199,16 @@ fn wait_for_end(daemon: &OwnedFd, beatless: impl Fn()) -> Result<()> {
     let mut stdin = Some(std::io::stdin());
     let mut last: Option<Beat> = None;
     loop {
-        let mut fds = vec![PollFd::new(daemon, PollFlags::IN)];
-        fds.extend(stdin.as_ref().map(|stdin| PollFd::new(stdin, PollFlags::IN)));
-        let timeout = last.and_then(|beat| Timespec::try_from(beat.patience()).ok());
-        match poll(&mut fds, timeout.as_ref()) {
-            Err(Errno::INTR) => continue,
-            Err(errno) => return Err(Error::system("wait for the daemon's end", errno)),
-            // Again and again: it may have gone on for a moment that was too short for a beat.
-            Ok(0) => {
-                beatless();
-                continue;
-            }
-            Ok(_) => {}
-        }
-        if !fds[0].revents().is_empty() {
+        let fds = [daemon.as_fd()].into_iter().chain(stdin.as_ref().map(AsFd::as_fd));
+        let ready = ready::wait(fds, last.map(Beat::patience));
+        let ready = ready.map_err(|errno| Error::system("wait for the daemon's end", errno))?;
+        if ready[0] {
             return Ok(());
+        }
+        if !ready.contains(&true) {
+            // Again and again: it may have gone on for a moment that was too short for a beat.
+            beatless();
+            continue;
         }
         let mut beats = [0; 64];
         match rustix::io::read(std::io::stdin(), &mut beats) {

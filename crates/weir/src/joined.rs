@@ -3,6 +3,8 @@
 use std::io::{self, PipeReader, PipeWriter};
 use std::thread::{Builder, JoinHandle};
 
+use crate::error::{Error, Result};
+
 /// A thread, which dropping this waits for: whatever tells it to end is dropped before.
 pub struct Joined(Option<JoinHandle<()>>);
 
@@ -30,9 +32,10 @@ pub struct Waiting {
 
 impl Waiting {
     /// Starts it. What it is given is readable once it is to end.
-    pub fn spawn(name: &str, work: impl FnOnce(PipeReader) + Send + 'static) -> io::Result<Self> {
-        let (ended, going_on) = io::pipe()?;
-        let thread = Joined::spawn(name, move || work(ended))?;
+    pub fn spawn(name: &str, work: impl FnOnce(PipeReader) + Send + 'static) -> Result<Self> {
+        let failed = |source| Error::system("start a thread", source);
+        let (ended, going_on) = io::pipe().map_err(failed)?;
+        let thread = Joined::spawn(name, move || work(ended)).map_err(failed)?;
         Ok(Self { _going_on: going_on, _thread: thread })
     }
 }

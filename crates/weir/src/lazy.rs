@@ -86,7 +86,6 @@ impl LazyServer {
         bytes_per_user: u64,
     ) -> Result<Self> {
         let shared = Arc::<Mutex<Shared>>::default();
-        let unstarted = |source| Error::system("start the threads of lazy sockets", source);
         let server = Server {
             listener: listener.socket,
             rings: LazyRings::of(probe)?,
@@ -96,7 +95,7 @@ impl LazyServer {
             bytes_per_user,
             users: BTreeMap::new(),
             clients: Vec::new(),
-            closer: Closer::start().map_err(unstarted)?,
+            closer: Closer::start().map_err(|source| Error::system("start a thread", source))?,
             clients_max: clients_max(),
             rings_are_safe: rings_are_safe(),
             held: None,
@@ -106,8 +105,7 @@ impl LazyServer {
             accept_at: Instant::now(),
             shared: Arc::clone(&shared),
         };
-        let thread =
-            Waiting::spawn("weir-lazy", move |ended| server.run(&ended)).map_err(unstarted)?;
+        let thread = Waiting::spawn("weir-lazy", move |ended| server.run(&ended))?;
         Ok(Self { shared, _listener: listener, _thread: thread })
     }
 

@@ -1,12 +1,12 @@
 //! Waiting for one of several descriptors.
 
 use std::os::fd::BorrowedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use rustix::io::retry_on_intr;
 
-/// Which of them are readable, or at their end. Waits until one is, `most` has passed or a signal has come.
+/// Which of them are readable, or at their end. Waits until one is, or `most` has passed.
 pub fn wait<'a>(
     fds: impl IntoIterator<Item = BorrowedFd<'a>>,
     most: Option<Duration>,
@@ -27,14 +27,11 @@ pub fn wait_for<'a>(
 ) -> rustix::io::Result<Vec<bool>> {
     let fds = fds.into_iter().map(|(fd, wanted)| PollFd::from_borrowed_fd(fd, wanted));
     let mut fds: Vec<PollFd<'_>> = fds.collect();
-    // What is too long for the kernel is for ever.
-    let mut timeout = most.and_then(|most| Timespec::try_from(most).ok());
-    while let Err(errno) = poll(&mut fds, timeout.as_ref()) {
-        if errno != Errno::INTR {
-            return Err(errno);
-        }
-        // What the signal's handler has written is there.
-        timeout = Some(Timespec::default());
-    }
+    // What is too long for a clock is for ever.
+    let until = most.and_then(|most| Instant::now().checked_add(most));
+    retry_on_intr(|| {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        poll(&mut fds, left.and_then(|left| Timespec::try_from(left).ok()).as_ref())
+    })?;
     Ok(fds.iter().map(|fd| !fd.revents().is_empty()).collect())
 }

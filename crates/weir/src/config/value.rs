@@ -7,6 +7,7 @@ use std::time::Duration;
 use weir_bpf::verdict::Kind;
 use weir_policy::{Bound, Nanos, Settings, Share, Shares};
 
+use crate::choice;
 use crate::owners;
 use crate::shares::{self, WeightRule};
 
@@ -46,15 +47,8 @@ pub fn period(text: &str) -> Result<Nanos, String> {
 }
 
 fn time(text: &str, (least, most): (Nanos, Nanos), example: Nanos) -> Result<Nanos, String> {
-    let time = humantime::parse_duration(text).ok().map(Nanos::from);
-    time.filter(|time| (least..=most).contains(time)).ok_or_else(|| {
-        format!(
-            "write a time from {} to {}, with its unit, such as \"{}\"",
-            time_text(least),
-            time_text(most),
-            time_text(example)
-        )
-    })
+    let such_as = format!("with its unit, such as \"{}\"", time_text(example));
+    choice::time(text, least.into()..=most.into(), &such_as).map(Nanos::from)
 }
 
 /// As [`timeout`] and [`period`] read it.

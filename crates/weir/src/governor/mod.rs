@@ -134,8 +134,7 @@ impl Governors {
         let (rings, shares_with) = (Rings::listen(probe)?, Arc::clone(&shared));
         let weigher = Weigher::start(Arc::clone(&receivers), Arc::clone(interfaces))?;
         let listens = move |ended: PipeReader| listen(rings, &ended, &shares_with);
-        let listener = Waiting::spawn("weir-listen", listens)
-            .map_err(|source| Error::system("start the governor's thread", source))?;
+        let listener = Waiting::spawn("weir-listen", listens)?;
         Ok(Rc::new(Self {
             inputs,
             weigher,

@@ -58,9 +58,7 @@ impl Weigher {
                 }
             }
         };
-        let thread = Waiting::spawn("weir-weigh", work)
-            .map_err(|source| Error::system("start the governor's thread", source))?;
-        Ok(Self { trouble, _thread: thread })
+        Ok(Self { trouble, _thread: Waiting::spawn("weir-weigh", work)? })
     }
 
     /// What has gone wrong since this was last asked.
