@@ -21,7 +21,7 @@ use crate::probe::{QueueProbe, share};
 use crate::skeleton::input::{InputSkel, InputSkelBuilder, types};
 use crate::sync::lock;
 use crate::sys::stat::Stat;
-use crate::units::{CpuId, Nanos};
+use crate::units::{CpuId, Nanos, Permille};
 
 /// The CPU that a thread last ran on, in `/proc/PID/stat` (proc_pid_stat(5)).
 const PROCESSOR: usize = 39;
@@ -283,7 +283,7 @@ impl Input {
         let set = |offset, value: u64| self.shared.strains.set(self.number, offset, value);
         // Field by field, as the kernel half goes on counting in the others; what has been before is no matter.
         set(offset_of!(types::weir_strain, seen_ns), 0);
-        set(offset_of!(types::weir_strain, share), (share * abi::SHARE_ONE as f64) as u64);
+        set(offset_of!(types::weir_strain, share), Permille::of(share).0.into());
         set(offset_of!(types::weir_strain, wait_ns), wait.0);
     }
 

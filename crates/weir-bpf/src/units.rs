@@ -5,6 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 pub use weir_policy::{Nanos, Nice};
 
+use crate::abi;
+
 /// Number of a logical CPU, as in `/proc/cpuinfo`.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
@@ -50,10 +52,17 @@ impl fmt::Display for MacAddr {
 #[serde(transparent)]
 pub struct PacketsPerSec(pub f64);
 
-/// A share, in thousandths ([`abi::SHARE_ONE`](crate::abi::SHARE_ONE)).
+/// A share, in thousandths ([`abi::SHARE_ONE`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Permille(pub u32);
+
+impl Permille {
+    /// The nearest to a share, 0 to 1.
+    pub fn of(share: f64) -> Self {
+        Self((share * abi::SHARE_ONE as f64).round() as u32)
+    }
+}
 
 /// The number of a user, as this process's user namespace has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -64,3 +73,14 @@ pub struct Uid(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SocketInode(pub u32);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_the_nearest_of_thousandths() {
+        // 679.9999... of them.
+        assert_eq!(Permille::of(1.0 - 0.32), Permille(680));
+    }
+}

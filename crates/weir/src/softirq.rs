@@ -136,7 +136,7 @@ impl Limit {
 
     /// What the gate is to be told.
     pub fn input_share(&self) -> Permille {
-        Permille((self.input_share * 1000.0).round() as u32)
+        Permille::of(self.input_share)
     }
 
     /// What has happened since this was last asked.

@@ -100,7 +100,7 @@ impl Fair {
         let until = until(HOLDS);
         for (place, limit) in &limits {
             // At least a thousandth, as less would be nothing.
-            let share = Permille((limit * 1000.0).round().clamp(1.0, 1000.0) as u32);
+            let share = Permille::of(*limit).clamp(Permille(1), Permille(1000));
             accounts.limit(cpu, *place, share, until);
         }
         for place in self.limited.keys().filter(|place| !limits.contains_key(place)) {
