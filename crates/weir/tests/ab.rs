@@ -71,7 +71,7 @@ fn a_slice_ends_with_whoever_compares() {
     let network = Network::ipv4_only();
     for signal in [Signal::KILL, Signal::INT] {
         let mut comparing = compare(&network, &["--ab", "1h"]);
-        wait_until("a slice runs", || !network.status()["interfaces"][0].is_null());
+        network.wait_until_published();
         kill_process(Pid::from_child(&comparing), signal).unwrap();
         assert!(!comparing.wait().unwrap().success());
         wait_until("the slice has ended", || network.is_untouched());

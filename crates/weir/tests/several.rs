@@ -103,9 +103,8 @@ impl Host {
 
     /// What the status says of an interface's governed threads.
     fn governed(&self, interface: &str) -> Vec<Value> {
-        let status = self.network.status();
-        let interfaces = status["interfaces"].as_array().unwrap();
-        let found = interfaces.iter().find(|each| each["interface"] == interface);
+        let published = self.network.published();
+        let found = published.iter().find(|each| each["interface"] == interface);
         found.map_or(vec![], |found| found["governed"].as_array().unwrap().clone())
     }
 

@@ -261,11 +261,11 @@ fn without_enforcement_nobody_is_limited_and_with_it_he_is() {
     let flood = host.network.flow(CLOSED_PORT, Some(FLOOD_PPS));
     host.while_sent(&[flood], || {
         // With a share it would be held to it long before.
-        wait_long("the flood has been seen", || passed() > 50_000);
+        wait_long("the flood has been seen", || passed() > 100_000);
         assert_eq!((host.network.count("closed-share"), host.limits("closed")), (0, vec![]));
         assert_eq!(host.network.interface_status()["shares_enforced"], false);
         daemon.reload(&file, "[shares]\nenforce = true\n");
-        wait_long("it is limited", || host.network.count("closed-share") > 10_000);
+        wait_long("it is limited", || host.network.published_count("closed-share") > 10_000);
         assert_eq!(host.network.interface_status()["shares_enforced"], true);
         daemon.reload(&file, "[shares]\nenforce = false\n");
         wait_until("it is not limited", || {

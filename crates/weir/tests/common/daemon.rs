@@ -44,7 +44,7 @@ impl Daemon {
         assert_eq!(ready["event"], "ready");
         assert_eq!(ready["interfaces"][0]["interface"], NEAR);
         let interfaces = ready["interfaces"].as_array().map(Vec::len);
-        let published = || network.status()["interfaces"].as_array().map(Vec::len) == interfaces;
+        let published = || Some(network.published().len()) == interfaces;
         wait_until("every interface's status is published", published);
         daemon
     }

@@ -15,6 +15,7 @@ pub mod router;
 pub mod saturated;
 pub mod screen;
 
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::process::{Command, Output, Stdio};
@@ -25,6 +26,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Pid;
 use serde_json::Value;
 use tempfile::NamedTempFile;
+use weir_bpf::counters::CountersReader;
 use weir_bpf::sys::ethtool;
 use weir_bpf::sys::ipv6::{disable_ipv6, quiet_ipv6};
 use weir_bpf::sys::link::Links;
@@ -34,6 +36,7 @@ use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::sys::{sched, snmp};
 use weir_bpf::traffic::{FlowSpec, Generator};
 use weir_bpf::units::{CpuId, IfIndex, MacAddr, PacketsPerSec};
+use weir_bpf::verdict::Reason;
 
 pub use daemon::*;
 pub use process::{Cpus, Owned};
@@ -246,37 +249,74 @@ impl Network {
         String::from_utf8(self.weir(&["status", "--check"]).stdout).unwrap()
     }
 
-    /// What `weir status --json` says.
+    /// What `weir status --json` says: also what it finds out itself, such as whether a daemon runs.
     pub fn status(&self) -> Value {
         self.json(&["status", "--json"])
     }
 
-    /// The only interface in `weir status --json`.
+    /// What daemons have published last of this network's interfaces.
+    pub fn published(&self) -> Vec<Value> {
+        published(&self.near)
+    }
+
+    /// Waits until a daemon protects something.
+    pub fn wait_until_published(&self) {
+        wait_until("the status is published", || !self.published().is_empty());
+    }
+
+    /// Waits until a daemon has published once more.
+    pub fn wait_until_published_again(&self) {
+        let updated = || self.interface_status()["updated"].clone();
+        let before = updated();
+        wait_until("the next status", || updated() != before);
+    }
+
+    /// What is published of the only interface.
     pub fn interface_status(&self) -> Value {
-        let status = self.status();
+        let [status]: [Value; 1] = self.published().try_into().unwrap();
         assert_eq!(status["schema"], 1);
-        assert_eq!(status["interfaces"].as_array().unwrap().len(), 1, "{status}");
-        status["interfaces"][0].clone()
+        status
     }
 
-    /// That of one interface of several.
+    /// The same of one interface of several.
     pub fn status_of(&self, name: &str) -> Value {
-        let status = self.status();
-        let mut interfaces = status["interfaces"].as_array().unwrap().iter();
-        let found = interfaces.find(|each| each["interface"] == name);
-        found.unwrap_or_else(|| panic!("no status of {name}")).clone()
+        let found = self.published().into_iter().find(|each| each["interface"] == name);
+        found.unwrap_or_else(|| panic!("no status of {name}"))
     }
 
-    /// Packets under a reason, by the published status.
+    /// The counters of the gate that is there now.
+    pub fn counters_on(&self, name: &str) -> CountersReader {
+        let map = self.status_of(name)["counters_map_id"].as_u64().unwrap();
+        CountersReader::open(map.try_into().unwrap()).unwrap()
+    }
+
+    /// Packets under a reason, as the gate has counted them by now.
     pub fn count(&self, reason: &str) -> u64 {
         self.count_on(NEAR, reason)
     }
 
     pub fn count_on(&self, name: &str, reason: &str) -> u64 {
-        let status = self.status_of(name);
-        let reasons = status["reasons"].as_array().unwrap();
-        let found = reasons.iter().find(|each| each["reason"] == reason);
-        found.unwrap_or_else(|| panic!("no reason {reason}"))["packets"].as_u64().unwrap()
+        let found = Reason::ALL.into_iter().find(|each| each.name() == reason);
+        let found = found.unwrap_or_else(|| panic!("no reason {reason}"));
+        self.counters_on(name).counters().unwrap().get(found).packets
+    }
+
+    /// The same by the published status, for what is compared with something else that is published.
+    pub fn published_count(&self, reason: &str) -> u64 {
+        let status = self.status_of(NEAR);
+        let mut reasons = status["reasons"].as_array().unwrap().iter();
+        reasons.find(|each| each["reason"] == reason).unwrap()["packets"].as_u64().unwrap()
+    }
+
+    /// Waits until the gate has seen all that was sent.
+    pub fn wait_for_calm(&self) {
+        let counters = self.counters_on(NEAR);
+        let seen = || counters.counters().unwrap().total().packets;
+        wait_until("nothing is on its way", || {
+            let before = seen();
+            std::thread::sleep(Duration::from_millis(50));
+            seen() == before
+        });
     }
 
     /// It looks for what is back every 5 s, and beside others' load it takes its time to protect it.
@@ -391,6 +431,28 @@ pub fn weir_files(netns: &NetNs) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir("/run/weir") else { return Vec::new() };
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.filter(|name| name.trim_start_matches('.').starts_with(&prefix)).collect()
+}
+
+/// What daemons have published last of a namespace's interfaces, in the order of `ip link`.
+pub fn published(netns: &NetNs) -> Vec<Value> {
+    let is_status = |name: &String| name.ends_with(".status.json") && !name.starts_with('.');
+    let names = weir_files(netns).into_iter().filter(is_status);
+    let mut published: Vec<Value> = names.filter_map(|name| read_status(&name)).collect();
+    published.sort_by_key(|status| status["ifindex"].as_u64());
+    published
+}
+
+/// Reads it; `None` if its daemon takes it away meanwhile. One that was replaced meanwhile may be read in part.
+fn read_status(name: &str) -> Option<Value> {
+    let mut status = None;
+    wait_until(&format!("{name} is whole"), || match std::fs::read(format!("/run/weir/{name}")) {
+        Err(error) if error.kind() == ErrorKind::NotFound => true,
+        text => {
+            status = serde_json::from_slice(&text.unwrap()).ok();
+            status.is_some()
+        }
+    });
+    status
 }
 
 /// An IPv6 address gets its route from a work queue, `addrconf_dad_work()`.

@@ -61,8 +61,7 @@ impl Router {
     pub fn start(&self, options: &[&str]) -> (Daemon, CountersReader) {
         let cpu = self.cpus.cpu.to_string();
         let daemon = Daemon::start_sleepy(&self.network, &[&["--cpus", &cpu], options].concat());
-        let map = self.network.interface_status()["counters_map_id"].as_u64().unwrap();
-        (daemon, CountersReader::open(map.try_into().unwrap()).unwrap())
+        (daemon, self.network.counters_on(NEAR))
     }
 
     /// Runs `body` without weir, with packets polled where weir has them polled: by a thread on the programs' CPU.

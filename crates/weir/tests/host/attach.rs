@@ -52,6 +52,7 @@ fn flood_and_check(network: &Network) {
         network.count("udp-full") > 0
     };
     wait_until("the gate discards", discards);
+    network.wait_for_calm();
     let before = network.count("udp-room");
     sender.send_to(b"packet", "198.18.0.1:5001").unwrap();
     assert_eq!(read.recv(&mut [0; 16]).unwrap(), 6);
@@ -125,7 +126,7 @@ fn auto_says_why_it_is_not_native() {
         Owned::start(command.stderr(Stdio::null()))
     };
     let mut daemon = network.near.run(run).unwrap();
-    wait_until("the status is published", || !network.status()["interfaces"][0].is_null());
+    network.wait_until_published();
     let status = network.interface_status();
     assert_eq!(status["attach"], "tcx");
     let reason = status["attach_reason"].as_str().unwrap();
@@ -153,8 +154,8 @@ fn tc_programs_run_side_by_side() {
     network.far_socket("198.18.0.2:0").send_to(b"packet", "198.18.0.1:5001").unwrap();
     assert_eq!(read.recv(&mut [0; 16]).unwrap(), 6);
     wait_until("it is counted", || network.count("diverted") > 0);
-    // The daemon's counters are a second old.
-    assert!(other.counters().unwrap().total().packets >= network.count("diverted"));
+    let diverted = network.count("diverted");
+    assert!(other.counters().unwrap().total().packets >= diverted);
     daemon.interrupt();
     let names = network.near.run(|| programs::at_tcx(network.ifindex).unwrap()).unwrap();
     assert_eq!(names, ["weir_gate_tc"]);

@@ -260,6 +260,6 @@ fn doctor_and_a_first_file_name_it() {
     let text = std::fs::read_to_string(path).unwrap();
     assert!(text.contains("[interface.tun0]\nprotect = true\n"), "{text}");
     let daemon = Daemon::start(&host.network, &["--attach", "auto", "--config", path, TUN]);
-    assert_eq!(host.status()["running"], true);
+    assert_eq!(host.network.status()["interfaces"][0]["running"], true);
     daemon.interrupt();
 }

@@ -37,8 +37,7 @@ fn a_good_file_is_taken_over_and_a_bad_one_is_not() {
     std::fs::remove_file(file.path()).unwrap();
     daemon.signal(Signal::HUP);
     daemon.said("is gone");
-    let updated = network.interface_status()["updated"].clone();
-    wait_until("the next status", || network.interface_status()["updated"] != updated);
+    network.wait_until_published_again();
     assert_eq!(shares_and_preference(&network), wanted);
 
     let messages = daemon.interrupt();
@@ -68,8 +67,7 @@ fn a_file_that_is_read_again_holds_by_the_present_name() {
     daemon.reload(&file, "[interface.renamed]\nuser_share = \"70%\"\n");
     daemon.signal(Signal::CONT);
     daemon.said(" again\n");
-    let updated = network.interface_status()["updated"].clone();
-    wait_until("the next status", || network.interface_status()["updated"] != updated);
+    network.wait_until_published_again();
     assert_eq!(network.interface_status()["interface"], "renamed");
     assert_eq!(shares_and_preference(&network).0, 0.7);
     assert!(daemon.interrupt().contains("renamed: user_share 50% -> 70%"));
@@ -89,8 +87,7 @@ fn who_polls_stays_until_a_restart() {
     wait_until("its gate sleeps", || network.interface_status()["sleep"]["asleep"] == true);
     // Where softirqs are to poll at rest, they would from the second look on.
     for _ in 0..2 {
-        let updated = network.interface_status()["updated"].clone();
-        wait_until("the next status", || network.interface_status()["updated"] != updated);
+        network.wait_until_published_again();
     }
     assert_eq!(network.threaded(), "1");
     network.assert_left_untouched_by(daemon);
@@ -140,7 +137,7 @@ fn start_in_terminal(network: &Network, starter: &str) -> (Owned, Pid) {
     command.args(["--quiet", "--return", "--command", &run, "/dev/null"]);
     command.stdin(Stdio::null()).stdout(File::create("/dev/null").unwrap());
     let terminal = network.near.run(|| Owned::start(&mut command)).unwrap();
-    wait_until("the status is published", || !network.status()["interfaces"][0].is_null());
+    network.wait_until_published();
     let daemon = pid(&network.interface_status()["pid"]);
     // With its terminal, it reads its configuration again.
     let started = network.interface_status()["since"].clone();
@@ -152,8 +149,7 @@ fn start_in_terminal(network: &Network, starter: &str) -> (Owned, Pid) {
 /// Sends a SIGHUP, and waits until it has been obeyed.
 fn hang_up(network: &Network, daemon: Pid) {
     rustix::process::kill_process(daemon, Signal::HUP).unwrap();
-    let updated = network.interface_status()["updated"].clone();
-    wait_until("the next status", || network.interface_status()["updated"] != updated);
+    network.wait_until_published_again();
 }
 
 #[test]

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use crate::common::*;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, eth, socket_with};
-use weir_bpf::counters::CountersReader;
 use weir_bpf::verdict::Reason;
 
 /// Within which a change of rules must take effect.
@@ -58,8 +57,7 @@ fn stops_and_resumes_as(
     let sender = network.far_socket("198.18.0.2:0");
     let daemon = Daemon::start(&network, &[]);
     assert_eq!(kinds(&network), [] as [&str; 0]);
-    let map = network.interface_status()["counters_map_id"].as_u64().unwrap();
-    let counters = CountersReader::open(map.try_into().unwrap()).unwrap();
+    let counters = network.counters_on(NEAR);
     let count = |reason| counters.counters().unwrap().get(reason).packets;
     while_flooding(&sender, || {
         wait_until("the gate discards", || count(Reason::UdpFull) > 0);

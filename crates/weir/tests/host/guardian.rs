@@ -63,8 +63,7 @@ fn the_guardian_ends_with_the_daemon_and_ignores_the_terminal() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::PIPE] {
         kill_process(guardian, signal).unwrap();
     }
-    let before = network.interface_status()["updated"].clone();
-    wait_until("another second has passed", || network.interface_status()["updated"] != before);
+    network.wait_until_published_again();
     assert_eq!(guardian, self::guardian(&network));
     daemon.interrupt();
     wait_until("the guardian has ended", || test_kill_process(guardian).is_err());

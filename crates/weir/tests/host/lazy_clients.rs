@@ -431,8 +431,8 @@ fn a_program_that_the_daemons_pid_namespace_does_not_see_is_told_so_and_leaves_n
         ["--pid", "--fork", "--kill-child", "--mount-proc", WEIR, "run", NEAR, "--quiet", "--lazy"];
     command.args(run).stderr(Stdio::null());
     let _unshare = network.near.run(|| Owned::start(&mut command)).unwrap();
-    wait_until("it protects", || !network.status()["interfaces"][0].is_null());
-    let daemon = pid(&network.interface_status()["pid"]);
+    network.wait_until_published();
+    let daemon = pid(&network.status()["interfaces"][0]["pid"]);
     let path = daemon_socket(&network);
     let descriptors =
         || std::fs::read_dir(format!("/proc/{}/fd", daemon.as_raw_nonzero())).unwrap().count();

@@ -28,7 +28,7 @@ fn the_gate_is_attached_and_the_status_says_so() {
     assert_eq!(network.threaded(), "1");
     let threads = network.napi_threads();
     assert!(!threads.is_empty());
-    let status = network.interface_status();
+    let status = network.status()["interfaces"][0].clone();
     assert_eq!(status["running"], true);
     assert_eq!(status["interface"], NEAR);
     assert_eq!(status["pid"], daemon.pid().as_raw_nonzero().get());
@@ -471,11 +471,8 @@ fn a_terminal_that_nobody_reads_is_not_waited_for() {
     let mut command = Command::new(WEIR);
     command.args(["run", NEAR, "--json"]).args(NO_CONFIG).stdout(stdio()).stderr(stdio());
     let mut daemon = network.near.run(|| Owned::start(&mut command)).unwrap();
-    let updated = || network.status()["interfaces"][0]["updated"].clone();
-    for _ in 0..4 {
-        let before = updated();
-        wait_until("the next status", || updated() != before);
-    }
+    network.wait_until_published();
+    (0..4).for_each(|_| network.wait_until_published_again());
     daemon.signal(Signal::TERM);
     assert!(daemon.end().success());
     network.assert_untouched();
@@ -486,7 +483,7 @@ fn a_daemon_that_reports_nothing_is_said_to() {
     let (network, daemon) = protected(&[]);
     let text = || network.says(&["status"]);
     assert!(!text().contains("reported nothing"), "{}", text());
-    let silent = || network.interface_status()["silent_secs"].clone();
+    let silent = || network.status()["interfaces"][0]["silent_secs"].clone();
     assert_eq!(silent(), Value::Null);
     daemon.signal(Signal::STOP);
     wait_until("the status says so", || text().contains("has reported nothing for "));
@@ -510,7 +507,7 @@ fn a_daemon_that_has_not_reported_yet_is_said_to_start() {
     assert_eq!(said(), "starting: near: its daemon does not protect it yet\n");
     let text = network.says(&["status"]);
     assert!(text.contains("\nnear  starting\n") && !text.contains("degraded"), "{text}");
-    assert_eq!(network.interface_status()["silent_secs"], Value::Null);
+    assert_eq!(network.status()["interfaces"][0]["silent_secs"], Value::Null);
     daemon.signal(Signal::CONT);
     wait_until("it protects", || said() == "protected: near\n");
     daemon.signal(Signal::TERM);
@@ -533,7 +530,7 @@ fn the_gate_of_a_daemon_that_is_stopped_passes_everything_after_a_while() {
     std::thread::sleep(std::time::Duration::from_millis(3500));
     read();
     daemon.signal(Signal::CONT);
-    wait_until("it is counted", || network.count("stale") > 0);
+    wait_until("it is counted and published", || network.published_count("stale") > 0);
     // Told anew.
     let stale = network.count("stale");
     let room = network.count("udp-room");
@@ -559,8 +556,7 @@ fn a_thread_whose_cpu_was_offline_goes_back_to_it() {
         let change = "ip address add 198.18.0.9/32 dev near; ip address del 198.18.0.9/32 dev near";
         sh(&network, change);
         for _ in 0..2 {
-            let updated = network.interface_status()["updated"].clone();
-            wait_until("the next status", || network.interface_status()["updated"] != updated);
+            network.wait_until_published_again();
         }
     };
     let (one, other, all) = ([CpuId(1)], [CpuId(0)], [CpuId(0), CpuId(1)]);

@@ -26,7 +26,7 @@ fn by_an_alternative_name_an_interface_is_protected_in_full() {
     command.args(["run", OTHER, "--attach", "native", "--quiet", "--config", file.path()]);
     command.stderr(Stdio::null());
     let mut daemon = network.near.run(|| Owned::start(&mut command)).unwrap();
-    wait_until("the status is published", || !network.status()["interfaces"][0].is_null());
+    network.wait_until_published();
     let status = network.interface_status();
     assert_eq!((&status["interface"], &status["nice"]), (&NEAR.into(), &7.into()));
     assert!(status["not_threaded"].is_null(), "{status}");
@@ -91,7 +91,7 @@ fn no_name_moves_the_cursor() {
     let mut command = Command::new(WEIR);
     command.args(["run", NAME, "--quiet"]).args(NO_CONFIG).stderr(Stdio::null());
     let mut daemon = network.near.run(|| Owned::start(&mut command)).unwrap();
-    wait_until("the status is published", || !network.status()["interfaces"][0].is_null());
+    network.wait_until_published();
     let packets = [whole(captures::udp(NEAR_IP, 5000))];
     let bytes = captures::pcap(PcapHeader::default(), &packets);
     let capture = ConfigFile::new("c\x1b[2J.pcap", &bytes);

@@ -85,6 +85,7 @@ fn is_discarding(network: &Network, sender: &UdpSocket, address: &str) {
         burst(sender, address);
         network.count("udp-full") > before
     });
+    network.wait_for_calm();
 }
 
 /// In the driver and at tc.

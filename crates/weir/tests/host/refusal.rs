@@ -14,7 +14,7 @@ fn a_second_daemon_is_refused_and_the_first_named() {
     let refusal = failure(&network.weir(&["run", NEAR]), 1);
     assert!(refusal.contains(&format!("(pid {})", first.pid().as_raw_nonzero())), "{refusal}");
     assert!(refusal.contains("weir status"), "{refusal}");
-    assert_eq!(network.interface_status()["running"], true);
+    assert_eq!(network.status()["interfaces"][0]["running"], true);
     first.signal(Signal::STOP);
     let resume = format!("after `kill -CONT {}`", first.pid().as_raw_nonzero());
     let is_told = || failure(&network.weir(&["run", NEAR]), 1).contains(&resume);
@@ -242,7 +242,7 @@ fn without_sys_admin_the_gate_still_works() {
     command.args(NO_CONFIG);
     command.args(["--quiet", "--attach", "native"]).stderr(std::process::Stdio::null());
     let mut child = network.near.run(|| Owned::start(&mut command)).unwrap();
-    wait_until("the status is published", || !network.status()["interfaces"][0].is_null());
+    network.wait_until_published();
     assert!(network.interface_status()["not_threaded"].is_string());
     assert!(network.has_xdp());
     child.signal(rustix::process::Signal::INT);

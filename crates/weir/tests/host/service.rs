@@ -73,10 +73,8 @@ fn the_file_names_the_interfaces_or_the_error_says_how() {
     );
     let file = ConfigFile::new("both", &both);
     let child = service(&network, &file);
-    wait_until("both are protected", || {
-        network.status()["interfaces"].as_array().unwrap().len() == 2
-    });
-    let policy = |at: usize| network.status()["interfaces"][at]["policy"].clone();
+    wait_until("both are protected", || network.published().len() == 2);
+    let policy = |at: usize| network.published()[at]["policy"].clone();
     assert_eq!([policy(0), policy(1)], ["on", "off"]);
     ends_well(child);
     network.assert_untouched();
@@ -100,8 +98,10 @@ fn an_interface_that_is_not_there_yet_does_not_keep_the_others_from_protection()
     };
     wait_until("one is protected", || check().0 == Some(1));
     assert!(check().1.starts_with("degraded: near2 is not yet protected: "), "{:?}", check());
-    let attach = |name| network.status_of(name)["attach"].clone();
-    assert_eq!((attach(NEAR), attach(NEAR2)), ("tcx".into(), Value::Null));
+    let status = network.status();
+    let attach = [0, 1]
+        .map(|at| (&status["interfaces"][at]["interface"], &status["interfaces"][at]["attach"]));
+    assert_eq!(attach, [(&NEAR.into(), &"tcx".into()), (&NEAR2.into(), &Value::Null)]);
     let metrics = network.says(&["status", "--openmetrics"]);
     let lines =
         ["weir_protected{interface=\"near\"} 1.0", "weir_protected{interface=\"near2\"} 0.0"];
@@ -127,7 +127,7 @@ fn what_a_reload_means_to_an_interface_that_is_not_there_yet_is_told() {
     wait_until("one is protected", || network.says(&["status"]).contains("near  protected"));
     file.write(&format!("user_share = \"70%\"\n{near}"));
     child.signal(Signal::HUP);
-    let share = || network.status()["interfaces"][0]["user_share"].as_f64();
+    let share = || network.published()[0]["user_share"].as_f64();
     wait_until("the file is read again", || share() == Some(0.7));
     let messages = ends_well(child);
     for said in ["user_share 50% -> 70% (", "protect stays true: false (default) takes effect when"]
@@ -186,7 +186,7 @@ fn the_soft_limit_on_open_files_is_raised() {
         .args(["-c", script, WEIR, "run", NEAR, "--quiet", "--attach", "native"])
         .args(NO_CONFIG);
     let mut child = network.near.run(|| Owned::start(command.stderr(Stdio::null()))).unwrap();
-    wait_until("it protects", || !network.status()["interfaces"][0].is_null());
+    network.wait_until_published();
     child.terminate();
     network.assert_untouched();
 }
@@ -219,7 +219,7 @@ fn metrics_are_those_of_the_status() {
     let socket = network.near_socket("198.18.0.1:5000");
     network.far_socket("198.18.0.2:0").send_to(b"x", "198.18.0.1:5000").unwrap();
     socket.recv(&mut [0; 8]).unwrap();
-    wait_until("it is counted", || network.count("udp-room") == 1);
+    wait_until("it is published", || network.published_count("udp-room") == 1);
     let text = metrics();
     let lines = [
         "# TYPE weir_packets counter",
@@ -353,9 +353,7 @@ fn metrics_are_served_on_loopback_if_the_file_says_so() {
     let mut command = Command::new(WEIR);
     command.args(second).stderr(Stdio::piped());
     let child = network.near.run(|| Owned::start(&mut command)).unwrap();
-    wait_until("both are protected", || {
-        network.status()["interfaces"].as_array().unwrap().len() == 2
-    });
+    wait_until("both are protected", || network.published().len() == 2);
     let said = ends_well(child);
     assert!(said.contains("metrics cannot be served at 127.0.0.1:9463"), "{said}");
     network.assert_left_untouched_by(daemon);
@@ -434,7 +432,7 @@ fn the_units_privileges_are_enough_and_none_is_more_than_that() {
     };
     let mut all = run(&names);
     let mut child = network.near.run(|| Owned::start(all.stderr(Stdio::null()))).unwrap();
-    wait_until("the status is published", || !network.status()["interfaces"][0].is_null());
+    network.wait_until_published();
     let status = network.interface_status();
     assert_eq!(status["not_threaded"], serde_json::Value::Null, "{status}");
     assert!(!status["governed"].as_array().unwrap().is_empty(), "{status}");

@@ -37,7 +37,9 @@ fn everything_passes(attach: &str) {
     });
     // What is not in the queue the kernel has dropped, and nobody else.
     wait_until("every packet is accounted for", || {
-        network.count("udp-room") + network.count("udp-full") + network.ring_drops("far")
+        network.published_count("udp-room")
+            + network.published_count("udp-full")
+            + network.ring_drops("far")
             == sent + LIGHT
     });
     let queued = drain(&full);

@@ -81,8 +81,8 @@ fn a_daemon_in_a_pid_namespace_of_its_own_is_known_by_its_number_here() {
     ];
     command.args(run).arg(file.path()).stderr(std::process::Stdio::null());
     let _unshare = network.near.run(|| Owned::start(&mut command)).unwrap();
-    wait_until("it protects", || !network.status()["interfaces"][0].is_null());
-    let status = network.interface_status();
+    network.wait_until_published();
+    let status = network.status()["interfaces"][0].clone();
     assert_eq!(status["running"], true, "{status}");
     let daemon = pid(&status["pid"]);
     let comm = std::fs::read_to_string(format!("/proc/{}/comm", daemon.as_raw_nonzero()));

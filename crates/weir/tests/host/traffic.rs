@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::*;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with, sockopt};
+use weir_bpf::verdict::Reason;
 
 /// Fewer than the veth's ring holds (256), so that none is lost before the gate.
 const BURST: u64 = 64;
@@ -80,6 +81,9 @@ fn a_full_socket(network: &Network, receiver_at: &str, sender_at: &str) {
     let daemon = Daemon::start(network, &[]);
     flood(network, &sender, receiver_at);
     let (room, discarded) = (network.count("udp-room"), network.count("udp-full"));
+    wait_until("what is published is what the gate has counted", || {
+        Reason::ALL.iter().all(|of| network.published_count(of.name()) == network.count(of.name()))
+    });
     // Each packet that passed is in the queue, or was dropped late.
     let queued = drain(&full);
     wait_until("all that passed are accounted for", || room == network.late_drops() + queued);
@@ -228,9 +232,7 @@ fn two_interfaces_of_one_daemon_are_each_counted_and_restored() {
         (NEAR2, "198.19.0.1:5000", Paced::new(&network, "198.19.0.1:5001", "198.19.0.2:0")),
     ];
     let daemon = Daemon::start(&network, &[NEAR2]);
-    wait_until("both are published", || {
-        network.status()["interfaces"].as_array().unwrap().len() == paths.len()
-    });
+    wait_until("both are published", || network.published().len() == paths.len());
     assert_eq!(network.threaded_on(NEAR2), "1");
     for (interface, to, paced) in &mut paths {
         wait_until("the gate discards", || {
