@@ -9,6 +9,7 @@ mod common;
 
 use std::cell::OnceCell;
 use std::net::{TcpListener, UdpSocket};
+use std::ops::Deref;
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -20,7 +21,7 @@ use serde_json::Value;
 use weir_bpf::alarm::{Alarm, Cause};
 use weir_bpf::sys::sched::{self, SchedPolicy};
 use weir_bpf::sys::stat::Stat;
-use weir_bpf::traffic::{FlowSpec, Generator, Sources, Transport};
+use weir_bpf::traffic::{FlowSpec, Sources, Transport};
 use weir_bpf::units::{CpuId, Nice};
 
 /// What `docs` promise for a daemon that is stopped or killed.
@@ -33,24 +34,15 @@ const CLOSED_PORT: u16 = 7002;
 /// include/uapi/linux/sched.h
 const SCHED_BATCH: u32 = 3;
 
-/// A host with the daemon's options.
 struct Host {
-    network: Network,
-    cpu: CpuId,
     /// Asked for once: looking for it takes time, on whichever CPU.
     thread: OnceCell<Pid>,
-    cpus: Cpus,
+    host: host::Host,
 }
 
 impl Host {
     fn new() -> Self {
-        let cpus = Cpus::take();
-        Self { network: Network::ipv4_only(), cpu: cpus.cpu, thread: OnceCell::new(), cpus }
-    }
-
-    fn start(&self, options: &[&str]) -> Daemon {
-        let cpu = self.cpu.to_string();
-        Daemon::start_sleepy(&self.network, &[&["--cpus", &cpu], options].concat())
+        Self { thread: OnceCell::new(), host: host::Host::new() }
     }
 
     /// Polled by a NAPI thread without weir; so the thread outlives weir.
@@ -116,18 +108,13 @@ impl Host {
         self.network.flow(port, Some(rate))
     }
 
-    /// Sends these flows, from another CPU if there is one, while `body` runs.
-    fn while_sending(&self, flows: &[FlowSpec], body: impl FnOnce(&Generator)) {
-        self.network.while_sent(flows, Some(self.cpus.elsewhere), body);
-    }
-
     /// Floods a socket that nobody reads beside one that has room, while `body` runs.
     fn while_flooded(&self, body: impl FnOnce()) {
         let _full = self.bind(FULL_PORT);
         let live = self.bind(LIVE_PORT);
         sockopt::set_socket_recv_buffer_size_force(&live, 64 << 20).unwrap();
         let flows = [self.flow(LIVE_PORT, 1_000.0), self.flow(FULL_PORT, 200_000.0)];
-        self.while_sending(&flows, |_| body());
+        self.while_sent(&flows, body);
     }
 
     /// Heavier than usual, so that the other channel's packets reach the gate.
@@ -137,11 +124,18 @@ impl Host {
     }
 }
 
+impl Deref for Host {
+    type Target = host::Host;
+
+    fn deref(&self) -> &Self::Target {
+        &self.host
+    }
+}
+
 /// A host, and the daemon on it.
 fn governed(options: &[&str]) -> (Host, Daemon) {
-    let host = Host::new();
-    let daemon = host.start(options);
-    (host, daemon)
+    let (host, daemon) = host::Host::with_daemon(options);
+    (Host { thread: OnceCell::new(), host }, daemon)
 }
 
 fn reader(socket: UdpSocket, cpu: CpuId) -> Owned {
@@ -154,9 +148,9 @@ fn at_rest_everything_sleeps_and_packets_are_only_counted() {
     let (host, daemon) = governed(&[]);
     host.wait_for_rest();
     wait_until("the gate sleeps", || host.gate_sleeps());
-    let reader = reader(host.bind(LIVE_PORT), host.cpu);
+    let reader = reader(host.bind(LIVE_PORT), host.cpus.cpu);
     let trickle = [host.flow(LIVE_PORT, 5_000.0)];
-    host.while_sending(&trickle, |_| {
+    host.while_sent(&trickle, || {
         wait_until("packets pass unseen", || host.network.count("asleep") > 1_000);
     });
     let status = host.network.interface_status();
@@ -174,7 +168,7 @@ fn at_rest_everything_sleeps_and_packets_are_only_counted() {
 fn what_receiving_takes_is_known_at_all_times() {
     let (host, daemon) = governed(&[]);
     host.wait_for_rest();
-    host.while_sending(&[host.flow(CLOSED_PORT, 50_000.0)], |_| {
+    host.while_sent(&[host.flow(CLOSED_PORT, 50_000.0)], || {
         let (mut last, mut seconds) = (None, 0);
         let known = || {
             let status = host.network.interface_status();
@@ -206,7 +200,7 @@ fn a_full_queue_wakes_the_gate_and_calm_puts_it_to_sleep_again() {
     for round in 1..=2 {
         wait_until("the gate sleeps", || host.gate_sleeps());
         let discarded = host.network.count("udp-full");
-        host.while_sending(&flood, |_| {
+        host.while_sent(&flood, || {
             wait_until("it discards", || host.network.count("udp-full") > discarded);
             wait_until("it is seen to be awake", || !host.gate_sleeps());
         });
@@ -233,7 +227,7 @@ fn a_listener_that_is_full_wakes_the_gate_in_the_kernel() {
     let map_id = &host.network.interface_status()["sleep"]["alarm_map_id"];
     let alarm = Alarm::open(u32::try_from(map_id.as_u64().unwrap()).unwrap()).unwrap();
     daemon.signal(Signal::STOP);
-    host.while_sending(&[syns], |_| {
+    host.while_sent(&[syns], || {
         wait_until("the gate wakes", || !alarm.is_asleep());
     });
     let by_listener = alarm.woken().find(|(cause, _)| *cause == Cause::TcpQueue);
@@ -248,7 +242,7 @@ fn somebody_who_watches_wakes_the_counters() {
     let _live = host.bind(LIVE_PORT);
     wait_until("the gate sleeps", || host.gate_sleeps());
     let trickle = [host.flow(LIVE_PORT, 500.0)];
-    host.while_sending(&trickle, |_| {
+    host.while_sent(&trickle, || {
         let seen = || host.network.says(&["channels", "--json"]).contains(&LIVE_PORT.to_string());
         wait_until("the socket's channel is listed", seen);
     });
@@ -266,7 +260,7 @@ fn under_a_flood_the_governor_acts_while_somebody_watches() {
     drop(host.network.generator());
     host.network.says(&["channels", "--json", "--interval", "1500ms"]);
     assert!(!host.gate_sleeps(), "it counts for whoever watches");
-    host.while_sending(&[host.flow(FULL_PORT, 50_000.0)], |_| {
+    host.while_sent(&[host.flow(FULL_PORT, 50_000.0)], || {
         // What the test itself runs on that CPU may make it shared.
         wait_until("the governor acts", || host.does("isolating") || host.does("shared"));
     });
@@ -279,10 +273,10 @@ fn under_a_flood_the_governor_acts_while_somebody_watches() {
 fn beside_a_process_that_weighs_nothing_input_sleeps() {
     let (host, daemon) = governed(&[]);
     let _live = host.bind(LIVE_PORT);
-    let leftover = Owned::compute_bound(host.cpu);
+    let leftover = Owned::compute_bound(host.cpus.cpu);
     let pid = leftover.pid();
     let trickle = [host.flow(LIVE_PORT, 500.0)];
-    host.while_sending(&trickle, |_| {
+    host.while_sent(&trickle, || {
         for (policy, nice) in [(SchedPolicy::Idle, Nice(0)), (SchedPolicy::Normal, Nice(19))] {
             sched::set_weight(pid, policy, nice, None).unwrap();
             let no_stranger = || host.governed()["taken"].as_f64() < Some(0.01);
@@ -300,16 +294,16 @@ fn beside_a_compute_bound_process_input_is_not_starved() {
     let live = host.bind(LIVE_PORT);
     sockopt::set_socket_recv_buffer_size_force(&live, 64 << 20).unwrap();
     host.wait_for_rest();
-    let neighbour = Owned::compute_bound(host.cpu);
+    let neighbour = Owned::compute_bound(host.cpus.cpu);
     let flows = [host.flow(LIVE_PORT, 5_000.0)];
-    host.while_sending(&flows, |_| {
+    host.while_sent(&flows, || {
         let shares = || host.does("shared") && !host.is_batch();
         assert!(wait(PATIENCE, shares), "nice {}, {}", host.nice(), host.governed());
         wait_until("interrupts are deferred", || host.network.deferral()[0] == "1");
         // Who packets are for gets them.
         wait_until("one arrives", || live.recv(&mut [0; 64]).is_ok_and(|len| len == 14));
         let cpu = host.governed()["cpu"].clone();
-        assert_eq!(cpu, host.cpu.0);
+        assert_eq!(cpu, host.cpus.cpu.0);
     });
     drop(neighbour);
     host.wait_for_rest();
@@ -321,9 +315,9 @@ fn beside_a_compute_bound_process_input_is_not_starved() {
 #[test]
 fn beside_its_only_receiver_a_flood_is_light() {
     let (host, daemon) = governed(&[]);
-    let reader = reader(host.bind(LIVE_PORT), host.cpu);
+    let reader = reader(host.bind(LIVE_PORT), host.cpus.cpu);
     let flood = FlowSpec { rate: None, ..host.flow(LIVE_PORT, 1.0) };
-    host.while_sending(&[flood], |_| {
+    host.while_sent(&[flood], || {
         let yields = || host.nice() > Nice(0) && !host.does("asleep");
         assert!(wait(TRIES_MAX, yields), "nice {}, {}", host.nice(), host.governed());
     });
@@ -336,10 +330,10 @@ fn beside_its_only_receiver_a_flood_is_light() {
 #[test]
 fn a_flood_that_fills_no_queue_wakes_the_gate_by_its_cost() {
     let (host, daemon) = governed(&[]);
-    let neighbour = Owned::compute_bound(host.cpu);
+    let neighbour = Owned::compute_bound(host.cpus.cpu);
     wait_until("the gate sleeps", || host.gate_sleeps());
     let flood = FlowSpec { rate: None, ..host.flow(CLOSED_PORT, 1.0) };
-    host.while_sending(&[flood], |_| {
+    host.while_sent(&[flood], || {
         let woken = || host.woken_by("cpu-share") > 0;
         assert!(wait(TRIES_MAX, woken), "{}", host.governed());
         // As old as what woke the gate.
@@ -398,11 +392,11 @@ fn while_the_daemon_is_stopped_weights_are_the_kernels_own() {
 #[test]
 fn deferred_interrupts_go_back_and_somebody_elses_deferral_stays() {
     let host = Host::new();
-    let _neighbour = Owned::compute_bound(host.cpu);
+    let _neighbour = Owned::compute_bound(host.cpus.cpu);
     let _live = host.bind(LIVE_PORT);
     let flows = [host.flow(LIVE_PORT, 5_000.0)];
-    host.while_sending(&flows, |_| {
-        let daemon = host.start(&[]);
+    host.while_sent(&flows, || {
+        let daemon = host.start_sleepy(&[]);
         wait_until("interrupts are deferred", || host.network.deferral()[0] == "1");
         let usual = || host.network.deferral() == ["0", "0"];
         daemon.signal(Signal::STOP);
@@ -414,14 +408,14 @@ fn deferred_interrupts_go_back_and_somebody_elses_deferral_stays() {
         wait_until("weir's files are gone", || host.network.files().is_empty());
 
         host.network.set_deferral("5", "20000");
-        let daemon = host.start(&[]);
+        let daemon = host.start_sleepy(&[]);
         wait_until("it shares", || host.does("shared"));
         assert_eq!(host.network.deferral(), ["5", "20000"]);
         daemon.interrupt();
         assert_eq!(host.network.deferral(), ["5", "20000"]);
         host.network.set_deferral("0", "0");
 
-        let daemon = host.start(&[]);
+        let daemon = host.start_sleepy(&[]);
         wait_until("interrupts are deferred", || host.network.deferral()[0] == "1");
         host.network.set_deferral("5", "20000");
         let said = daemon.interrupt();
@@ -433,7 +427,7 @@ fn deferred_interrupts_go_back_and_somebody_elses_deferral_stays() {
             [("gro_flush_timeout", ["0", "20000"]), ("napi_defer_hard_irqs", ["5", "0"])]
         {
             host.network.set_deferral("0", "0");
-            let daemon = host.start(&[]);
+            let daemon = host.start_sleepy(&[]);
             wait_until("interrupts are deferred", || host.network.deferral()[0] == "1");
             let value = stays.into_iter().find(|value| *value != "0").unwrap();
             host.network.write(attribute, value);
@@ -448,7 +442,7 @@ fn deferred_interrupts_go_back_and_somebody_elses_deferral_stays() {
 fn somebody_elses_later_deferral_stays_while_weir_runs_and_after() {
     const THEIRS: [[&str; 2]; 2] = [["2", "200000"], ["1", "20000"]];
     let host = Host::new();
-    let _neighbour = Owned::compute_bound(host.cpu);
+    let _neighbour = Owned::compute_bound(host.cpus.cpu);
     let _live = host.bind(LIVE_PORT);
     let flows = [host.flow(LIVE_PORT, 5_000.0)];
     let is = |values: [&str; 2]| assert_eq!(host.network.deferral(), values);
@@ -457,9 +451,9 @@ fn somebody_elses_later_deferral_stays_while_weir_runs_and_after() {
     let rests = || wait(TRIES_MAX, || host.does("asleep"));
     for values in THEIRS {
         // Before it defers.
-        let daemon = host.start(&[]);
+        let daemon = host.start_sleepy(&[]);
         set(values);
-        host.while_sending(&flows, |_| wait_until("it shares", || host.does("shared")));
+        host.while_sent(&flows, || wait_until("it shares", || host.does("shared")));
         is(values);
         assert!(rests());
         is(values);
@@ -468,8 +462,8 @@ fn somebody_elses_later_deferral_stays_while_weir_runs_and_after() {
         set(["0", "0"]);
     }
     for end in [Daemon::kill as fn(Daemon), |daemon| drop(daemon.interrupt())] {
-        let daemon = host.start(&[]);
-        host.while_sending(&flows, |_| {
+        let daemon = host.start_sleepy(&[]);
+        host.while_sent(&flows, || {
             wait_until("interrupts are deferred", || host.network.deferral()[0] == "1");
             set(THEIRS[0]);
         });
@@ -489,7 +483,7 @@ fn what_a_killed_governor_had_moved_goes_back_within_a_second() {
     host.begin_threaded();
     let thread = host.thread();
     sched::set_nice(thread, Nice(3)).unwrap();
-    let daemon = host.start(&[]);
+    let daemon = host.start_sleepy(&[]);
     assert_eq!(host.network.napi_threads(), [thread]);
     host.while_flooded(|| {
         host.wait_for_separation();
@@ -513,7 +507,7 @@ fn a_governed_thread_gets_its_policy_back() {
     sched::set_nice(thread, nice).unwrap();
     sched::set_weight(thread, before, nice, None).unwrap();
     for kill in [false, true] {
-        let daemon = host.start(&[]);
+        let daemon = host.start_sleepy(&[]);
         wait_until("it is governed", || {
             matches!(policy(), SchedPolicy::Normal | SchedPolicy::Batch)
         });
@@ -533,7 +527,7 @@ fn a_policy_that_somebody_else_has_given_a_governed_thread_outlasts_what_the_gov
     let host = Host::new();
     host.begin_threaded();
     let (thread, theirs) = (host.thread(), SchedPolicy::Fifo(7));
-    let daemon = host.start(&[]);
+    let daemon = host.start_sleepy(&[]);
     host.wait_for_rest();
     sched::set_weight(thread, theirs, Nice(0), None).unwrap();
     host.while_flooded(|| {
@@ -564,7 +558,7 @@ fn beside_a_real_time_process_that_never_sleeps_weir_acts_and_ends() {
 fn another_share_holds_from_the_next_look_on() {
     let host = Host::new();
     let file = ConfigFile::new("share", "user_share = \"60%\"\n");
-    let daemon = host.start(&["--config", file.path()]);
+    let daemon = host.start_sleepy(&["--config", file.path()]);
     let thread = host.governed()["pid"].clone();
     // Input's share of the CPU: R_ring = share / c_gate.
     let share = || {
@@ -595,7 +589,7 @@ fn a_fixed_weight_is_not_governed() {
 #[test]
 fn a_reader_that_has_stopped_costs_its_neighbour_nothing() {
     let (host, daemon) = governed(&[]);
-    let stopped = reader(host.bind(FULL_PORT), host.cpu);
+    let stopped = reader(host.bind(FULL_PORT), host.cpus.cpu);
     stopped.signal(Signal::STOP);
     let live = host.bind(LIVE_PORT);
     live.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
@@ -605,7 +599,7 @@ fn a_reader_that_has_stopped_costs_its_neighbour_nothing() {
     // On a machine that others use too, their CPU may be away for longer than the ring lasts (5 ms), so a
     // round is short.
     let none_lost = wait(TRIES_MAX, || {
-        host.while_sending(&flows, |generator| {
+        host.network.while_sent(&flows, Some(host.cpus.elsewhere), |generator| {
             wait_until("enough is sent", || generator.counts(0).sent >= 100);
         });
         let sent = host.network.sent(0);

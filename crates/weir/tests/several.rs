@@ -12,14 +12,13 @@ use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use common::host::Host;
 use common::*;
 use rustix::net::sockopt;
 use serde_json::Value;
 use weir_bpf::sys::ethtool;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::sysfs::NetSysfs;
-use weir_bpf::traffic::FlowSpec;
-use weir_bpf::units::CpuId;
 
 /// One try, more than a ring holds, at 333 packets/s: 0.8 s until a ring is full.
 const PACKETS: u64 = 400;
@@ -30,40 +29,19 @@ const LATE_MAX: Duration = Duration::from_secs(1);
 const FULL_PORT: u16 = 7000;
 const BESIDE_PORT: u16 = 7001;
 
-/// A host that receives on one CPU.
-struct Host {
-    network: Network,
-    /// Where NAPI threads and consumers run.
-    cpu: CpuId,
-    /// Where load is made.
-    elsewhere: CpuId,
-    full: UdpSocket,
-    _cpus: Cpus,
+/// A host that receives on one CPU, and its socket that is flooded.
+fn with_full_socket() -> (Host, UdpSocket) {
+    let host = Host::new();
+    let full = host.network.near_socket(&format!("{NEAR_IP}:{FULL_PORT}"));
+    (host, full)
 }
 
 impl Host {
-    fn new() -> Self {
-        let cpus = Cpus::take();
-        let network = Network::ipv4_only();
-        let full = network.near_socket(&format!("{NEAR_IP}:{FULL_PORT}"));
-        Self { network, cpu: cpus.cpu, elsewhere: cpus.elsewhere, full, _cpus: cpus }
-    }
-
-    fn start(&self, options: &[&str]) -> Daemon {
-        let cpu = self.cpu.to_string();
-        Daemon::start(&self.network, &[&["--cpus", &cpu], options].concat())
-    }
-
     /// A socket with room for all that a test sends to it.
     fn roomy(&self, address: &str) -> UdpSocket {
         let socket = self.network.near_socket(address);
         sockopt::set_socket_recv_buffer_size_force(&socket, 64 << 20).unwrap();
         socket
-    }
-
-    /// Sends these flows while `body` runs.
-    fn while_flooded<T>(&self, flows: &[FlowSpec], body: impl FnOnce() -> T) -> T {
-        self.network.while_sent(flows, Some(self.elsewhere), |_| body())
     }
 
     /// Sends the light flow until all of one try has been received, and until `seen` holds meanwhile; what
@@ -77,7 +55,7 @@ impl Host {
         let beside = |received: &AtomicU64| {
             std::thread::scope(|scope| {
                 let sending = scope.spawn(|| {
-                    sched::pin_current_thread(self.elsewhere).unwrap();
+                    sched::pin_current_thread(self.cpus.elsewhere).unwrap();
                     let (mut tries, mut none_lost) = (Vec::new(), false);
                     let done = wait(TRIES_MAX, || {
                         tries.push(send_once(sender, received));
@@ -98,7 +76,7 @@ impl Host {
                 (sent, received.load(Ordering::Relaxed))
             })
         };
-        while_consuming(&[receiver], self.cpu, beside)
+        while_consuming(&[receiver], self.cpus.cpu, beside)
     }
 
     /// What the status says of an interface's governed threads.
@@ -146,12 +124,12 @@ fn assert_light_interface(host: &Host, (sent, received): (u64, u64)) {
 
 #[test]
 fn a_light_interface_beside_a_flooded_one_loses_nothing() {
-    let host = Host::new();
+    let (host, _full) = with_full_socket();
     host.network.add_pair();
     let (sender, receiver) = by_the_other_interface(&host);
     let daemon = host.start(&[NEAR2]);
     let flood = host.network.flow(FULL_PORT, None);
-    let light = host.while_flooded(&[flood], || {
+    let light = host.while_sent(&[flood], || {
         wait_until("the flood is discarded", || host.network.count("udp-full") > 0);
         host.light_flow((&sender, &receiver), || true)
     });
@@ -165,14 +143,14 @@ fn a_light_interface_beside_a_flooded_one_loses_nothing() {
 /// the flood takes the rest of the CPU, so a thread that stayed light beside them would starve.
 #[test]
 fn a_light_interface_beside_one_that_separates_does_so_too() {
-    let host = Host::new();
+    let (host, full) = with_full_socket();
     host.network.add_pair();
     let (sender, receiver) = by_the_other_interface(&host);
     let beside = host.roomy(&format!("{NEAR_IP}:{BESIDE_PORT}"));
     let daemon = host.start(&[NEAR2]);
     let flows = [host.network.flow(BESIDE_PORT, Some(1_000.0)), host.network.flow(FULL_PORT, None)];
-    let light = while_consuming(&[&host.full], host.cpu, |_| {
-        host.while_flooded(&flows, || {
+    let light = while_consuming(&[&full], host.cpus.cpu, |_| {
+        host.while_sent(&flows, || {
             let both = || host.is_flooded(NEAR) && host.is_heavy(NEAR2);
             host.light_flow((&sender, &receiver), both)
         })
@@ -188,18 +166,18 @@ fn a_light_interface_beside_one_that_separates_does_so_too() {
 #[test]
 fn a_light_queue_beside_a_flooded_one_loses_nothing() {
     const QUEUES: u32 = 2;
-    let host = Host::new();
-    if host.cpu == host.elsewhere {
+    let (host, _full) = with_full_socket();
+    if host.cpus.cpu == host.cpus.elsewhere {
         println!("skipped: on one CPU a veth has one queue");
         return;
     }
     let (near, far) = (&host.network.near, &host.network.far);
     far.run(|| ethtool::set_queues("far", QUEUES).unwrap()).unwrap();
     near.run(|| ethtool::set_queues(NEAR, QUEUES).unwrap()).unwrap();
-    let light_queue = (host.elsewhere.0 + 1) % QUEUES;
+    let light_queue = (host.cpus.elsewhere.0 + 1) % QUEUES;
     let steer = || {
         let (attribute, cpus) =
-            (format!("queues/tx-{light_queue}/xps_cpus"), 1_u32 << host.elsewhere.0);
+            (format!("queues/tx-{light_queue}/xps_cpus"), 1_u32 << host.cpus.elsewhere.0);
         NetSysfs::open().unwrap().write("far", &attribute, &format!("{cpus:x}")).unwrap();
     };
     far.run(steer).unwrap();
@@ -208,7 +186,7 @@ fn a_light_queue_beside_a_flooded_one_loses_nothing() {
     sender.connect(receiver.local_addr().unwrap()).unwrap();
     let daemon = host.start(&[]);
     let flood = host.network.flow(FULL_PORT, None);
-    host.while_flooded(&[flood], || {
+    host.while_sent(&[flood], || {
         wait_until("the flood is discarded", || host.network.count("udp-full") > 0);
         // Each is where it is meant to be.
         let apart = || {

@@ -44,7 +44,7 @@ fn assert_no_harm(
 ) {
     let service = host.network.near_socket(&format!("{NEAR_IP}:{SERVICE_PORT}"));
     let light = host.network.flow(SERVICE_PORT, Some(LIGHT_PPS));
-    while_consuming(&[&service], host.cpu, |received| {
+    while_consuming(&[&service], host.cpus.cpu, |received| {
         host.while_sent(&[light, flood], || {
             wait_until("the flood is over its share", || host.network.count(share) > 10_000);
             let mut tries = vec![];
@@ -67,7 +67,7 @@ fn assert_no_harm(
 fn a_flood_of_closed_ports_hurts_nobody() {
     let host = Host::new();
     let flood = host.network.flow(CLOSED_PORT, Some(FLOOD_PPS));
-    assert_no_harm(&host, host.start(), (flood, "closed-share"), || ());
+    assert_no_harm(&host, host.start(&[]), (flood, "closed-share"), || ());
 }
 
 #[test]
@@ -77,8 +77,8 @@ fn a_flood_of_connection_requests_hurts_nobody() {
     // Requests that nobody answers make room for others at once, which the listener may take.
     let expire = || std::fs::write("/proc/sys/net/ipv4/tcp_synack_retries", "0").unwrap();
     host.network.near.run(expire).unwrap();
-    let flood = host.tcp_flow(Transport::TcpSyn, LISTENER_PORT, FLOOD_PPS);
-    assert_no_harm(&host, host.start(), (flood, "tcp-request-share"), || {
+    let flood = host.network.tcp_flow(Transport::TcpSyn, LISTENER_PORT, FLOOD_PPS);
+    assert_no_harm(&host, host.start(&[]), (flood, "tcp-request-share"), || {
         let taken = host.network.count("tcp-syn");
         wait_until("some have expired", || host.network.count("tcp-syn") > taken + 100);
         // Nobody is known to wait for an answer: beside processes of weight 1.
@@ -100,8 +100,8 @@ fn a_listener_that_has_clients_goes_on_answering_requests_past_its_queue() {
     const REQUESTS_PPS: f64 = 50_000.0;
     let host = Host::new();
     let listener = listen(&host);
-    let daemon = host.start();
-    let flood = host.tcp_flow(Transport::TcpSyn, LISTENER_PORT, REQUESTS_PPS);
+    let daemon = host.start(&[]);
+    let flood = host.network.tcp_flow(Transport::TcpSyn, LISTENER_PORT, REQUESTS_PPS);
     let connect = || TcpStream::connect((NEAR_IP, LISTENER_PORT)).unwrap();
     host.while_sent(&[flood], || {
         let counts =
@@ -138,7 +138,7 @@ fn a_listener_is_answered_for_by_cookie_while_nothing_forbids_it() {
     // Else it takes no frames of XDP's.
     host.network.far.run(|| ethtool::set_gro("far", true)).unwrap().unwrap();
     let file = ConfigFile::new("cookies", "");
-    let daemon = host.start_with(&["--config", file.path()]);
+    let daemon = host.start(&["--config", file.path()]);
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let (mut stream, mut asked) = (stream.unwrap(), [0; 4]);
@@ -174,7 +174,7 @@ fn a_listener_is_answered_for_by_cookie_while_nothing_forbids_it() {
         std::thread::sleep(2 * ONE_TRY);
         assert_eq!(grown(LONG), 0);
     };
-    let flood = host.tcp_flow(Transport::TcpSyn, LISTENER_PORT, FLOOD_PPS);
+    let flood = host.network.tcp_flow(Transport::TcpSyn, LISTENER_PORT, FLOOD_PPS);
     host.while_sent(&[flood], || {
         answers();
         sh(&host.network, &format!("nft '{RULE}'"));
@@ -206,12 +206,12 @@ fn a_flood_of_acknowledgements_hurts_nobody() {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(TRIES_MAX)).unwrap();
     }
-    let flood = host.tcp_flow(Transport::TcpAck, LISTENER_PORT, FLOOD_PPS);
+    let flood = host.network.tcp_flow(Transport::TcpAck, LISTENER_PORT, FLOOD_PPS);
     let rule = |port| format!("[[shares.weight]]\nport = {port}\nweight = 1\n");
     let shares = format!("[shares]\nprotected = [{LISTENER_PORT}]\ncontrol = \"20%\"\n");
     let text = shares + &rule(LISTENER_PORT) + &rule(SERVICE_PORT);
     let file = ConfigFile::new("strays", &text);
-    let daemon = host.start_with(&["--config", file.path()]);
+    let daemon = host.start(&["--config", file.path()]);
     assert_no_harm(&host, daemon, (flood, "tcp-stray-share"), || {
         let mut talk = || {
             let mut heard = [0; 4];
@@ -237,7 +237,7 @@ fn a_flood_of_acknowledgements_hurts_nobody() {
 fn nobody_is_limited_while_there_is_time_to_spare() {
     let mut host = Host::new();
     host.busy = Owned::start(&mut Command::new("true"));
-    let daemon = host.start();
+    let daemon = host.start(&[]);
     let little = host.network.flow(CLOSED_PORT, Some(2_000.0));
     let counts = || ["udp-no-socket", "closed-share"].map(|reason| host.network.count(reason));
     host.while_sent(&[little], || {
@@ -256,7 +256,7 @@ fn nobody_is_limited_while_there_is_time_to_spare() {
 fn without_enforcement_nobody_is_limited_and_with_it_he_is() {
     let host = Host::new();
     let file = ConfigFile::new("enforce", "[shares]\nenforce = false\n");
-    let daemon = host.start_with(&["--config", file.path()]);
+    let daemon = host.start(&["--config", file.path()]);
     let passed = || host.network.count("udp-no-socket");
     let flood = host.network.flow(CLOSED_PORT, Some(FLOOD_PPS));
     host.while_sent(&[flood], || {
@@ -286,7 +286,7 @@ fn a_kinds_weight_that_is_raised_is_taken_over() {
     let host = Host::new();
     let weight = |weight: f64| format!("[[shares.weight]]\nkind = \"closed\"\nweight = {weight}\n");
     let file = ConfigFile::new("weight", &weight(0.01));
-    let daemon = host.start_with(&["--config", file.path()]);
+    let daemon = host.start(&["--config", file.path()]);
     let flood = host.network.flow(CLOSED_PORT, Some(FLOOD_PPS));
     // A CPU that is not saturated for a while raises limits bit by bit, so they are looked at again and again.
     let holds = |shares| host.holds("closed", 0, shares);
@@ -321,13 +321,13 @@ fn a_protected_port_keeps_its_part_while_the_ring_overflows() {
         )
     };
     let file = ConfigFile::new("protected", &shares(&[]));
-    let daemon = host.start_with(&["--config", file.path()]);
+    let daemon = host.start(&["--config", file.path()]);
     let services = PORTS.map(|(port, _)| host.network.near_socket(&format!("{NEAR_IP}:{port}")));
     for service in &services {
         sockopt::set_socket_recv_buffer_size_force(service, 64 << 20).unwrap();
     }
     let flows = PORTS.map(|(port, pps)| host.network.flow(port, Some(pps)));
-    while_consuming(&services.each_ref(), host.cpu, |_| {
+    while_consuming(&services.each_ref(), host.cpus.cpu, |_| {
         host.while_sent(&flows, || {
             let is_short = || host.holds("udp", PROTECTED_PORT, 0.0..SHARE / 2.0);
             let short = wait(TRIES_MAX, is_short);

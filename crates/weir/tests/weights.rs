@@ -90,8 +90,8 @@ fn a_receiver_weighs_what_the_rule_of_its_process_unit_or_group_says() {
     let weights = [0.5, 0.25, 0.125, 1.0];
     let others = [0.25, 0.5, 1.0, 0.125];
     let file = ConfigFile::new("rules", &rules(weights));
-    let daemon = host.start_with(&["--config", file.path()]);
-    let flows = ports.map(|port| host.tcp_flow(Transport::TcpAck, port, FLOOD_PPS / 4.0));
+    let daemon = host.start(&["--config", file.path()]);
+    let flows = ports.map(|port| host.network.tcp_flow(Transport::TcpAck, port, FLOOD_PPS / 4.0));
     host.while_sent(&flows, || {
         // A CPU that is not saturated for a while raises limits bit by bit, so they are looked at again and again.
         let hold = |weights: [f64; 4]| {

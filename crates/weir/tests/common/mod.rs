@@ -7,6 +7,7 @@
 
 pub mod daemon;
 pub mod fields;
+pub mod host;
 pub mod killed;
 pub mod lazy;
 pub mod path;
@@ -34,7 +35,7 @@ use weir_bpf::sys::local_table::LocalAddresses;
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::sys::{sched, snmp};
-use weir_bpf::traffic::{FlowSpec, Generator};
+use weir_bpf::traffic::{FlowSpec, Generator, Sources, Transport};
 use weir_bpf::units::{CpuId, IfIndex, MacAddr, PacketsPerSec};
 use weir_bpf::verdict::Reason;
 
@@ -383,6 +384,23 @@ impl Network {
         let address = (FAR_IP.parse().unwrap(), NEAR_IP.parse().unwrap());
         let flow = FlowSpec::udp(self.macs(), address, (4096, port));
         FlowSpec { rate: rate.map(PacketsPerSec), ..flow }
+    }
+
+    /// TCP segments of no connection to this port, from 64 addresses that are there, so that they are answered.
+    pub fn tcp_flow(&self, transport: Transport, port: u16, pps: f64) -> FlowSpec {
+        let flow = self.flow(port, Some(pps));
+        self.links(|links, near| {
+            for last in 64..128 {
+                let ip = IpAddr::from([198, 18, 0, last]);
+                links.add_neighbour(near, ip, flow.mac.0).unwrap();
+            }
+        });
+        FlowSpec {
+            transport,
+            address: ("198.18.0.64".parse().unwrap(), flow.address.1),
+            sources: Sources::Random { address_bits: 6, port_bits: 12 },
+            ..flow
+        }
     }
 
     /// The peer's, and the protected interface's.

@@ -1,5 +1,6 @@
 //! A router: the near end forwards to a host behind [`NEAR2`], and to one behind a third pair.
 
+use std::ops::Deref;
 use std::os::fd::AsFd;
 
 use weir_bpf::counters::CountersReader;
@@ -9,7 +10,8 @@ use weir_bpf::sys::sysfs::NetSysfs;
 use weir_bpf::traffic::FlowSpec;
 use weir_bpf::verdict::Reason;
 
-use super::{Cpus, Daemon, NEAR, NEAR2, Network, mac, run_in, sh};
+use super::host::Host;
+use super::{Daemon, NEAR, NEAR2, Network, mac, run_in, sh};
 
 /// The second egress, and a host there.
 pub const OUT: &str = "out";
@@ -47,20 +49,17 @@ pub fn tag_what_leaves(netns: &NetNs, interface: &str) {
 
 /// A router whose CPU is every test's.
 pub struct Router {
-    pub network: Network,
-    pub cpus: Cpus,
+    host: Host,
 }
 
 impl Router {
     pub fn new() -> Self {
-        let cpus = Cpus::take();
-        Self { network: router(), cpus }
+        Self { host: Host::of(router()) }
     }
 
     /// Its daemon, and the counters of its gate.
     pub fn start(&self, options: &[&str]) -> (Daemon, CountersReader) {
-        let cpu = self.cpus.cpu.to_string();
-        let daemon = Daemon::start_sleepy(&self.network, &[&["--cpus", &cpu], options].concat());
+        let daemon = self.start_sleepy(options);
         (daemon, self.network.counters_on(NEAR))
     }
 
@@ -80,8 +79,16 @@ impl Router {
 
     /// Sends these while `body` runs; how many of each were sent.
     pub fn while_sent(&self, flows: &[FlowSpec], body: impl FnOnce()) -> Vec<u64> {
-        self.network.while_sent(flows, Some(self.cpus.elsewhere), |_| body());
+        self.host.while_sent(flows, body);
         (0..flows.len()).map(|flow| self.network.sent(flow)).collect()
+    }
+}
+
+impl Deref for Router {
+    type Target = Host;
+
+    fn deref(&self) -> &Self::Target {
+        &self.host
     }
 }
 
