@@ -5,21 +5,23 @@
 
 mod common;
 
+use std::fs::Permissions;
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use common::host::Host;
 use common::*;
 use rustix::net::sockopt;
 use rustix::process::Signal;
 use serde_json::Value;
-use weir_bpf::sys::link::Links;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::sock_diag::{LocalSocket, SocketDiag, SocketKind};
-use weir_bpf::traffic::{FlowSpec, Sources, Transport};
-use weir_bpf::units::Nice;
+use weir_bpf::traffic::{FlowSpec, Transport};
+use weir_bpf::units::{CpuId, Nice};
 
 const PORT: u16 = 7101;
 /// What a socket that nobody reads is sent, packets/s; too little to keep a CPU busy.
@@ -27,42 +29,21 @@ const TRICKLE: f64 = 2_000.0;
 /// How often the doctor is asked until it sees what others' use of this machine may hide for a second.
 const LOOKS_MAX: u32 = 30;
 
-/// A host under diagnosis.
-struct Host {
-    network: Network,
-    cpus: Cpus,
+/// A network with a host under diagnosis.
+fn network() -> Network {
+    let network = Network::ipv4_only();
+    network.poll_by_napi();
+    network
 }
 
 impl Host {
-    fn new() -> Self {
-        let cpus = Cpus::take();
-        let network = Network::ipv4_only();
-        network.poll_by_napi();
-        Self { network, cpus }
-    }
-
-    /// memcached, which serves UDP and TCP, on the receiving CPU.
+    /// memcached on the receiving CPU.
     fn memcached(&self, options: &[&str]) -> Owned {
-        let mut command = Command::new("memcached");
-        command
-            .args(["-u", "nobody", "-t", "1", "-l", NEAR_IP, "-p", &PORT.to_string()])
-            .args(options);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let start = || Owned::start_on(self.cpus.cpu, &mut command);
-        let server = self.network.near.run(start).unwrap();
-        // UDP is the last that it opens.
-        let udp = options.contains(&"-U");
-        wait_until("memcached serves", || {
-            self.has(|socket| !udp || socket.kind == SocketKind::Udp)
-        });
-        server
+        memcached(&self.network, self.cpus.cpu, options)
     }
 
-    /// Whether one of the server's sockets is like this.
     fn has(&self, like: impl Fn(&LocalSocket) -> bool) -> bool {
-        let sockets = || SocketDiag::open().unwrap().sockets().unwrap();
-        let sockets = self.network.near.run(sockets).unwrap();
-        sockets.iter().any(|socket| socket.port == PORT && like(socket))
+        has(&self.network, like)
     }
 
     /// What the doctor says of this host.
@@ -89,11 +70,6 @@ impl Host {
         found.unwrap_or_else(|| panic!("no {cause}: {said:#?}"))
     }
 
-    /// Does something while these packets come in.
-    fn while_sent<T>(&self, flows: &[FlowSpec], body: impl FnOnce() -> T) -> T {
-        self.network.while_sent(flows, Some(self.cpus.elsewhere), |_| body())
-    }
-
     fn flow(&self, rate: Option<f64>) -> FlowSpec {
         self.network.flow(PORT, rate)
     }
@@ -103,13 +79,33 @@ impl Host {
     }
 }
 
+/// memcached, which serves UDP and TCP.
+fn memcached(network: &Network, cpu: CpuId, options: &[&str]) -> Owned {
+    let mut command = Command::new("memcached");
+    let address = ["-u", "nobody", "-t", "1", "-l", NEAR_IP, "-p", &PORT.to_string()];
+    command.args(address).args(options);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let server = network.near.run(|| Owned::start_on(cpu, &mut command)).unwrap();
+    // UDP is the last that it opens.
+    let udp = options.contains(&"-U");
+    wait_until("memcached serves", || has(network, |it| !udp || it.kind == SocketKind::Udp));
+    server
+}
+
+/// Whether one of the server's sockets is like this.
+fn has(network: &Network, like: impl Fn(&LocalSocket) -> bool) -> bool {
+    let sockets = || SocketDiag::open().unwrap().sockets().unwrap();
+    let sockets = network.near.run(sockets).unwrap();
+    sockets.iter().any(|socket| socket.port == PORT && like(socket))
+}
+
 fn says(finding: &Value, field: &str, word: &str) {
     assert!(finding[field].to_string().contains(word), "no {word:?} in {field} of {finding:#}");
 }
 
 #[test]
 fn nothing_is_found_on_a_host_that_is_well() {
-    let host = Host::new();
+    let host = Host::of(network());
     let _server = host.memcached(&["-U", &PORT.to_string()]);
     let diagnosis = host.while_sent(&[host.flow(Some(100.0))], || host.diagnosis(0));
     assert_eq!((&diagnosis["verdict"], &diagnosis["schema"]), (&"well".into(), &1.into()));
@@ -120,7 +116,7 @@ fn nothing_is_found_on_a_host_that_is_well() {
 
 #[test]
 fn a_socket_that_nobody_reads_is_found_with_its_process() {
-    let host = Host::new();
+    let host = Host::of(network());
     let server = host.memcached(&["-U", &PORT.to_string()]);
     server.signal(Signal::STOP);
     let finding = host.finds("socket-full", &[host.flow(Some(TRICKLE))]);
@@ -132,7 +128,7 @@ fn a_socket_that_nobody_reads_is_found_with_its_process() {
 /// Then no counter of the kernel's tells.
 #[test]
 fn what_weir_discards_is_told_with_where_to_look() {
-    let host = Host::new();
+    let host = Host::of(network());
     let _socket = host.network.near_socket(&format!("{NEAR_IP}:{PORT}"));
     let daemon = Daemon::start(&host.network, &[]);
     let finding = host.finds("early-discard", &[host.flow(Some(10.0 * TRICKLE))]);
@@ -143,7 +139,7 @@ fn what_weir_discards_is_told_with_where_to_look() {
 
 #[test]
 fn livelock_is_found_with_what_it_costs_whom() {
-    let host = Host::new();
+    let host = Host::of(network());
     let _server = host.memcached(&["-U", &PORT.to_string()]);
     host.network.write("queues/rx-0/rps_cpus", &format!("{:x}", 1 << host.cpus.cpu.0));
     let finding = host.finds("livelock", &[host.flow(None)]);
@@ -157,7 +153,7 @@ fn livelock_is_found_with_what_it_costs_whom() {
 
 #[test]
 fn one_queue_for_many_cpus_is_found_with_the_command() {
-    let host = Host::new();
+    let host = Host::of(network());
     let thread = host.network.poll_by_thread();
     sched::set_affinity(thread, &[host.cpus.cpu]).unwrap();
     // Whoever else wants that CPU now is not to hide it.
@@ -172,7 +168,7 @@ fn one_queue_for_many_cpus_is_found_with_the_command() {
 /// by a process of its own, however the test ends.
 #[test]
 fn udp_without_memory_is_told_from_a_full_queue() {
-    let host = Host::new();
+    let host = Host::of(network());
     let hoard = host.network.near_socket(&format!("{NEAR_IP}:{PORT}"));
     sockopt::set_socket_recv_buffer_size_force(&hoard, 16 << 20).unwrap();
     // The kernel counts each CPU's first megabyte late (`SK_MEMORY_PCPU_RESERVE`).
@@ -207,27 +203,12 @@ fn so_it_is_where_they_are_dropped_instead() {
 }
 
 fn flooded_with_requests(told: &str, settings: &[&str]) {
-    let host = Host::new();
+    let host = Host::of(network());
     for setting in settings {
         host.sh(&format!("sysctl -qw net.ipv4.{setting}"));
     }
     let _server = host.memcached(&[]);
-    let flow = host.flow(Some(20_000.0));
-    // They are answered, so the senders must be known.
-    let know = || {
-        let links = Links::open().unwrap();
-        for last in 64..128 {
-            let ip = format!("198.18.0.{last}").parse().unwrap();
-            links.add_neighbour(links.index(NEAR).unwrap(), ip, flow.mac.0).unwrap();
-        }
-    };
-    host.network.near.run(know).unwrap();
-    let flood = FlowSpec {
-        transport: Transport::TcpSyn,
-        address: ("198.18.0.64".parse().unwrap(), flow.address.1),
-        sources: Sources::Random { address_bits: 6, port_bits: 12 },
-        ..flow
-    };
+    let flood = host.network.tcp_flow(Transport::TcpSyn, PORT, 20_000.0);
     // Of the same port, and nobody asks it.
     host.sh("ip address add 198.18.0.9/32 dev near");
     let bind = || TcpListener::bind(("198.18.0.9", PORT)).unwrap();
@@ -239,7 +220,7 @@ fn flooded_with_requests(told: &str, settings: &[&str]) {
 
 #[test]
 fn a_program_that_does_not_accept_is_found() {
-    let host = Host::new();
+    let host = Host::of(network());
     let server = host.memcached(&["-b", "2"]);
     server.signal(Signal::STOP);
     let address: SocketAddr = format!("{NEAR_IP}:{PORT}").parse().unwrap();
@@ -254,7 +235,7 @@ fn a_program_that_does_not_accept_is_found() {
 
 #[test]
 fn nat_is_nothing_wrong_but_told() {
-    let host = Host::new();
+    let host = Host::of(network());
     host.sh("nft 'add table ip n; add chain ip n c { type nat hook prerouting priority -100; }; \
              add rule ip n c udp dport 53 dnat to 198.18.0.9'");
     // What it does not name is weir's.
@@ -271,13 +252,16 @@ fn nat_is_nothing_wrong_but_told() {
 
 #[test]
 fn a_bridge_is_to_be_protected_and_not_its_port() {
-    let host = Host::new();
-    host.sh("ip link add br0 type bridge; ip link set near master br0; ip address del 198.18.0.1/24 dev near; \
-             ip address add 198.18.0.1/24 dev br0; ip link set br0 up");
-    let _socket = host.network.near_socket(&format!("{NEAR_IP}:{PORT}"));
-    let file = host.while_sent(&[host.flow(Some(TRICKLE))], || {
-        wait_until("the bridge hands packets up", || host.has(|socket| socket.drops > 0));
-        host.network.says(&["config", "init", "-"])
+    let network = network();
+    sh(
+        &network,
+        "ip link add br0 type bridge; ip link set near master br0; ip address del 198.18.0.1/24 dev near; \
+             ip address add 198.18.0.1/24 dev br0; ip link set br0 up",
+    );
+    let _socket = network.near_socket(&format!("{NEAR_IP}:{PORT}"));
+    let file = network.while_sent(&[network.flow(PORT, Some(TRICKLE))], None, |_| {
+        wait_until("the bridge hands packets up", || has(&network, |socket| socket.drops > 0));
+        network.says(&["config", "init", "-"])
     });
     for section in ["[interface.br0]\nprotect = true\n", "[interface.near]\nprotect = false\n"] {
         assert!(file.contains(section), "{file}");
@@ -286,11 +270,13 @@ fn a_bridge_is_to_be_protected_and_not_its_port() {
 
 #[test]
 fn another_users_look_says_what_it_did_not_see() {
-    let host = Host::new();
+    let host = Host::of(network());
     let server = host.memcached(&["-U", &PORT.to_string()]);
     server.signal(Signal::STOP);
     // Anybody can run it, wherever it was built.
-    let copy = std::env::temp_dir().join(format!("weir-test-{}-doctor", std::process::id()));
+    let dir = killed::temp_dir();
+    std::fs::set_permissions(&dir, Permissions::from_mode(0o755)).unwrap();
+    let copy = dir.path().join("doctor");
     std::fs::copy(WEIR, &copy).unwrap();
     let mut command = Command::new("setpriv");
     command
@@ -301,7 +287,6 @@ fn another_users_look_says_what_it_did_not_see() {
         wait_until("packets are dropped", || host.has(|socket| socket.drops > 0));
         host.network.near.run(|| command.output().unwrap()).unwrap()
     });
-    std::fs::remove_file(&copy).unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(said.starts_with("wrong: one finding"), "{said}");
@@ -312,42 +297,42 @@ fn another_users_look_says_what_it_did_not_see() {
 
 #[test]
 fn what_was_recorded_is_diagnosed_elsewhere_and_never_overwritten() {
-    let host = Host::new();
-    let server = host.memcached(&["-U", &PORT.to_string()]);
-    let path = std::env::temp_dir().join(format!("weir-test-{}-ticket.json", std::process::id()));
+    let network = Network::ipv4_only();
+    let server = memcached(&network, Cpus::both().0, &["-U", &PORT.to_string()]);
+    let dir = killed::temp_dir();
+    let path = dir.path().join("ticket.json");
     let path = path.to_str().unwrap();
-    let recorded = host.network.weir(&["doctor", "--record", path]);
+    let recorded = network.weir(&["doctor", "--record", path]);
     drop(server);
-    let from = host.network.weir(&["doctor", "--from", path]);
+    let from = network.weir(&["doctor", "--from", path]);
     assert_eq!(recorded.stdout, from.stdout);
     let long = ["doctor", "--seconds", "3600", "--record"];
-    let refusal = failure(&host.network.weir(&[&long[..], &[path]].concat()), 1);
+    let refusal = failure(&network.weir(&[&long[..], &[path]].concat()), 1);
     assert!(refusal.contains(&format!("cannot create {path}: File exists")), "{refusal}");
     std::fs::write(path, "{}x").unwrap();
-    let refusal = failure(&host.network.weir(&["doctor", "--from", path]), 1);
+    let refusal = failure(&network.weir(&["doctor", "--from", path]), 1);
     assert!(refusal.contains("give a file that `weir doctor --record` wrote"), "{refusal}");
-    std::fs::remove_file(path).unwrap();
-    let refusal = failure(&host.network.weir(&["doctor", "--from", "/dev/zero"]), 1);
+    let refusal = failure(&network.weir(&["doctor", "--from", "/dev/zero"]), 1);
     assert!(refusal.contains("cannot read /dev/zero: it is larger than"), "{refusal}");
-    let refusal = failure(&host.network.weir(&["doctor", "absent"]), 1);
+    let refusal = failure(&network.weir(&["doctor", "absent"]), 1);
     assert!(refusal.contains("no interface named \"absent\""), "{refusal}");
 }
 
 #[test]
 fn a_record_is_begun_before_the_look_and_a_signal_ends_that_early() {
-    let host = Host::new();
-    let path = std::env::temp_dir().join(format!("weir-test-{}-early.json", std::process::id()));
+    let network = Network::ipv4_only();
+    let dir = killed::temp_dir();
+    let path = dir.path().join("early.json");
     let text = path.to_str().unwrap();
-    failure(&host.network.weir(&["doctor", "absent", "--record", text]), 1);
+    failure(&network.weir(&["doctor", "absent", "--record", text]), 1);
     assert!(!path.exists(), "nothing came of it");
     let mut command = Command::new(WEIR);
     command.args(["doctor", "--seconds", "3600", "--record", text]).stdout(Stdio::null());
-    let mut doctor = host.network.near.run(|| Owned::start(&mut command)).unwrap();
+    let mut doctor = network.near.run(|| Owned::start(&mut command)).unwrap();
     wait_until("the file is there", || path.exists());
     doctor.signal(Signal::INT);
     doctor.wait().unwrap();
-    let from = host.network.weir(&["doctor", "--from", text, "--json"]);
+    let from = network.weir(&["doctor", "--from", text, "--json"]);
     let diagnosis: Value = serde_json::from_slice(&from.stdout).unwrap();
     assert!(diagnosis["seconds"].as_f64().unwrap() < 3600.0, "{diagnosis}");
-    std::fs::remove_file(path).unwrap();
 }
