@@ -110,8 +110,7 @@ fn protected_behind_another_interface(give_address: &str) {
         network.count("udp-full") > 0
     });
     // A reader gets what there is room for.
-    full.set_nonblocking(true).unwrap();
-    while full.recv(&mut [0; 64]).is_ok() {}
+    drain(&full);
     std::thread::sleep(Duration::from_millis(20));
     for number in 1..=20 {
         burst(&sender, "198.19.7.1", number);

@@ -59,7 +59,7 @@ fn a_section_holds_by_whichever_name_it_has() {
 #[test]
 fn what_looks_at_an_interface_takes_an_alternative_name() {
     let network = network();
-    let dir = tempfile::Builder::new().prefix(&killed::prefix()).tempdir().unwrap();
+    let dir = killed::temp_dir();
     let record = dir.path().join("record.json");
     network.weir(&["doctor", OTHER, "--record", record.to_str().unwrap()]);
     let read: Value = serde_json::from_slice(&std::fs::read(record).unwrap()).unwrap();

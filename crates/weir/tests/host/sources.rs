@@ -65,8 +65,7 @@ impl Host {
     /// Makes room in the queues.
     fn drain(&self) {
         for socket in &self.sockets {
-            socket.set_nonblocking(true).unwrap();
-            while socket.recv(&mut [0; 64]).is_ok() {}
+            drain(socket);
         }
     }
 
