@@ -7,7 +7,7 @@ mod common;
 use common::cases;
 use proptest::prelude::*;
 use weir_policy::governor::{LOOK_AWAKE, REST, WARM_UP};
-use weir_policy::{Action, Governor, Nanos, Observation, Prefer, Regime, Settings, Share, Nice};
+use weir_policy::{Action, Governor, Nanos, Nice, Observation, Prefer, Regime, Settings, Share};
 
 fn ns(ms: f64) -> Nanos {
     Nanos((ms * 1e6) as u64)

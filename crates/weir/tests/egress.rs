@@ -102,8 +102,7 @@ fn an_egress_stays_full_of(
             |seen: &Window| seen.sent_pps > 0.97 * without && seen.refused * 20 < seen.discarded;
         let mut last = None;
         let done = wait(TRIES_MAX, || {
-            last =
-                Some(window(&router, || discarded(&counters), 5_000)).filter(|seen| !good(seen));
+            last = Some(window(&router, || discarded(&counters), 5_000)).filter(|seen| !good(seen));
             last.is_none()
         });
         assert!(done, "{last:?}; without weir {without}/s");
