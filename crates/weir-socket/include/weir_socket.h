@@ -25,9 +25,8 @@ struct mmsghdr;
  * (IP_PKTINFO, SO_TIMESTAMPNS, ...) are to be set before. 0 if it is lazy now;
  * else -1, and errno is ENOENT (no weir offers lazy sockets here), EACCES (one
  * does, but not to this user), EPERM (weir refuses, such as where firewall rules
- * would be bypassed, or the socket is lazy already, and stays so: its own output
- * says why), or another; the socket is then an ordinary one, and all calls below
- * work.
+ * would be bypassed: its own output says why), or another. A socket that was lazy
+ * already stays so, any other is then an ordinary one, and all calls below work.
  */
 int weir_socket_attach(int fd, uint64_t ring_bytes);
 

@@ -1,15 +1,11 @@
 //! A router that speaks BGP and BFD with its neighbour (BIRD at both ends), while it is flooded.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
-
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::router::{BEHIND, flow_to, router};
-use common::*;
+use crate::common::router::{BEHIND, flow_to, router};
+use crate::common::*;
 use tempfile::TempDir;
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sched;

@@ -1,10 +1,6 @@
 //! `weir doctor` on hosts with one thing wrong, each a network namespace with real packets and real servers: it names
 //! the cause and whose it is, and on a host with nothing wrong it finds nothing.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
-
-mod common;
-
 use std::fs::Permissions;
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,8 +9,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::host::Host;
-use common::*;
+use crate::common::host::Host;
+use crate::common::*;
 use rustix::net::sockopt;
 use rustix::process::Signal;
 use serde_json::Value;

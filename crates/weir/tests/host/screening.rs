@@ -1,9 +1,5 @@
 //! `weir screen` between real clients and servers: a router with a network on each side.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
-
-mod common;
-#[path = "screening/ends.rs"]
 mod ends;
 
 use std::io::{ErrorKind, Read, Write};
@@ -11,10 +7,12 @@ use std::net::{SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use common::path::{Path, SERVER, SERVER6, arrives, arrives_in_the_end};
-use common::router::tag_what_leaves;
-use common::screen::{Screen, screened};
-use common::{ConfigFile, Owned, PATIENCE, WEIR, failure, fields, mac, run_in as sh, wait_until};
+use crate::common::path::{Path, SERVER, SERVER6, arrives, arrives_in_the_end};
+use crate::common::router::tag_what_leaves;
+use crate::common::screen::{Screen, screened};
+use crate::common::{
+    ConfigFile, Owned, PATIENCE, WEIR, failure, fields, mac, run_in as sh, wait_until,
+};
 use nix::sys::socket::{setsockopt, sockopt};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{

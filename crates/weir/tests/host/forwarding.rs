@@ -1,10 +1,6 @@
 //! `weir run in out --forward xdp`: what the fast path does to packets is what the kernel does, and it stands down for
 //! what the kernel alone can do.
 
-#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
-
-mod common;
-#[path = "forwarding/sorts.rs"]
 mod sorts;
 
 use std::collections::BTreeMap;
@@ -13,10 +9,10 @@ use std::net::UdpSocket;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::path::{self, Path};
-use common::router::tag_what_leaves;
-use common::screen::Screen;
-use common::{ConfigFile, Owned, WEIR, failure, published, run_in as sh, wait, wait_until};
+use crate::common::path::{self, Path};
+use crate::common::router::tag_what_leaves;
+use crate::common::screen::Screen;
+use crate::common::{ConfigFile, Owned, WEIR, failure, published, run_in as sh, wait, wait_until};
 use serde_json::Value;
 use sorts::{CLIENT4, SERVER4, outcome, packets};
 use weir_bpf::counters::CountersReader;
