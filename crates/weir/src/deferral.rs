@@ -2,10 +2,10 @@
 //! a timer, and not by the next packet (`napi_defer_hard_irqs`, `gro_flush_timeout`).
 
 use std::collections::BTreeMap;
-use std::iter::once;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
+use weir_bpf::sync::lock;
 use weir_bpf::sys::sysfs::Attribute;
 use weir_bpf::sys::{napi, sched};
 use weir_bpf::units::Nice;
@@ -92,33 +92,63 @@ impl std::fmt::Display for Values {
 /// spins as long as somebody holds the lock of all changes to interfaces (`netdev_store()`, `restart_syscall()`), and
 /// the governor's threads run before everybody else on the NAPI thread's CPU.
 pub struct Deferral {
-    // First: the setter, which is waited for next, sets everything that was wanted, and ends.
-    wishes: Sender<Wish>,
+    wishes: Arc<Wishes>,
     _setter: Joined,
 }
 
-/// By how much a thread, by its number with the governor, wants them deferred, and whether that is to be set anew.
-type Wish = (u32, Option<Nanos>, bool);
-
-/// What all threads want.
 #[derive(Default)]
-struct Wanted(BTreeMap<u32, Nanos>);
+struct Wishes {
+    wanted: Mutex<Wanted>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Wanted {
+    /// By how much each thread, by its number with the governor, wants them deferred.
+    intervals: BTreeMap<u32, Nanos>,
+    /// Whether that is still to be set.
+    due: bool,
+    over: bool,
+}
 
 impl Wanted {
-    /// What is to be set, if something is.
-    fn change(&mut self, (number, interval, anew): Wish) -> Option<Option<Nanos>> {
-        let before = self.shortest();
-        match interval {
-            Some(interval) => self.0.insert(number, interval),
-            None => self.0.remove(&number),
-        };
-        let now = self.shortest();
-        (now != before || anew && now.is_some()).then_some(now)
-    }
-
     /// The shortest time of all counts.
     fn shortest(&self) -> Option<Nanos> {
-        self.0.values().min().copied()
+        self.intervals.values().min().copied()
+    }
+}
+
+impl Wishes {
+    /// What is to be set now, as soon as something is; `None` at the end.
+    fn next(&self) -> Option<Option<Nanos>> {
+        let waits = |wanted: &mut Wanted| !wanted.due && !wanted.over;
+        let wanted = self.changed.wait_while(lock(&self.wanted), waits);
+        let mut wanted = wanted.unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut wanted.due).then(|| wanted.shortest())
+    }
+
+    fn want(&self, number: u32, interval: Option<Nanos>, anew: bool) {
+        self.change(|wanted| {
+            let before = wanted.shortest();
+            match interval {
+                Some(interval) => wanted.intervals.insert(number, interval),
+                None => wanted.intervals.remove(&number),
+            };
+            let now = wanted.shortest();
+            wanted.due |= now != before || anew && now.is_some();
+        });
+    }
+
+    fn end(&self) {
+        self.change(|wanted| wanted.over = true);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Wanted)) {
+        let mut wanted = lock(&self.wanted);
+        change(&mut wanted);
+        if wanted.due || wanted.over {
+            self.changed.notify_one();
+        }
     }
 }
 
@@ -133,17 +163,14 @@ impl Deferral {
         let open = |attribute| host.sysfs.attribute(interface, attribute).ok();
         let (polls, interval_ns) = (open(POLLS)?, open(INTERVAL)?);
         let mut attributes = Attributes { polls, interval_ns, last: old.clone() };
-        let (wishes, heard) = channel::<Wish>();
+        let wishes = Arc::new(Wishes::default());
+        let heard = Arc::clone(&wishes);
         let set = move || {
             // The daemon's own is less, which may mean to wait for long.
             let _ = sched::set_nice(rustix::thread::gettid(), Nice(0));
-            let mut wanted = Wanted::default();
-            while let Ok(wish) = heard.recv() {
-                let all = once(wish).chain(heard.try_iter());
-                if let Some(interval) = all.filter_map(|wish| wanted.change(wish)).last() {
-                    // It fails for an interface that is gone.
-                    let _ = attributes.set(interval);
-                }
+            while let Some(interval) = heard.next() {
+                // It fails for an interface that is gone.
+                let _ = attributes.set(interval);
             }
         };
         let setter = Joined::spawn("weir-defer", set).ok()?;
@@ -153,8 +180,14 @@ impl Deferral {
     /// A thread wants interrupts deferred by so much from now on. `anew`: somebody may have put back what it wanted
     /// before.
     pub fn want(&self, number: u32, interval: Option<Nanos>, anew: bool) {
-        // The setter lives as long as this.
-        let _ = self.wishes.send((number, interval, anew));
+        self.wishes.want(number, interval, anew);
+    }
+}
+
+impl Drop for Deferral {
+    /// The setter, which is waited for next, sets everything that was wanted.
+    fn drop(&mut self) {
+        self.wishes.end();
     }
 }
 
@@ -197,17 +230,22 @@ mod tests {
     fn the_shortest_wish_counts_and_the_last_is_heard_before_the_end() {
         const LONG: Option<Nanos> = Some(Nanos::from_micros(200));
         const SHORT: Option<Nanos> = Some(Nanos::from_micros(100));
-        let mut wanted = Wanted::default();
-        let mut want = |number, interval, anew| wanted.change((number, interval, anew));
-        want(1, LONG, false);
-        assert_eq!(want(2, SHORT, false), Some(SHORT));
-        assert_eq!(want(2, None, false), Some(LONG));
-        assert_eq!(want(1, LONG, false), None, "nothing changes");
-        assert_eq!(want(1, LONG, true), Some(LONG));
-        let (wishes, heard) = channel();
-        wishes.send((1, None, false)).unwrap();
-        drop(wishes);
-        let mut heard = heard.iter().map(|wish| wanted.change(wish));
-        assert_eq!((heard.next(), heard.next()), (Some(Some(None)), None));
+        let wishes = Wishes::default();
+        let heard = || {
+            assert!(lock(&wishes.wanted).due);
+            wishes.next()
+        };
+        wishes.want(1, LONG, false);
+        wishes.want(2, SHORT, false);
+        assert_eq!(heard(), Some(SHORT));
+        wishes.want(2, None, false);
+        assert_eq!(heard(), Some(LONG));
+        wishes.want(1, LONG, false);
+        assert!(!lock(&wishes.wanted).due, "nothing changes");
+        wishes.want(1, LONG, true);
+        assert_eq!(heard(), Some(LONG));
+        wishes.want(1, None, false);
+        wishes.end();
+        assert_eq!((heard(), wishes.next()), (Some(None), None));
     }
 }
