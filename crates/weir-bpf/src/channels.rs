@@ -176,7 +176,7 @@ pub(crate) fn read(
     Ok(found)
 }
 
-pub(crate) fn per_cpu(map: &impl MapCore, key: &[u8]) -> Result<Vec<Vec<u8>>> {
+fn per_cpu(map: &impl MapCore, key: &[u8]) -> Result<Vec<Vec<u8>>> {
     let values = map.lookup_percpu(key, MapFlags::ANY).map_err(Error::libbpf("read", CHANNELS))?;
     // Deleted since its key was listed.
     Ok(values.unwrap_or_default())

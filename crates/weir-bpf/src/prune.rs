@@ -2,15 +2,19 @@
 //! together.
 
 use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
-use libbpf_rs::{MapCore, MapMut};
+use libbpf_rs::{MapCore, MapMut, libbpf_sys, num_possible_cpus};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::abi;
 use crate::channels::{self, CHANNELS, Channel, Seen};
 use crate::error::{Error, Result};
 use crate::gate::Gate;
+use crate::skeleton::gate::types;
 
 /// Channels that were deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,7 +71,7 @@ impl Gate {
     /// costs a few milliseconds of CPU time if there are.
     ///
     /// What the gate counts for a channel in the very moment in which it is deleted may be lost: some
-    /// microseconds, of a channel that had been quiet for a minute.
+    /// nanoseconds, of a channel that had been quiet for a minute.
     ///
     /// # Errors
     /// When the kernel refuses a look at its maps.
@@ -93,13 +97,34 @@ impl Gate {
     }
 }
 
-/// Deletes an entry, and adds what it held to a sum; whether there was one. Nobody else deletes any.
+/// Deletes an entry, and adds what it held to a sum, in one step (`htab_map_lookup_and_delete_elem`);
+/// whether there was one. libbpf-rs does not know how long a per-CPU map's value is here.
+#[allow(unsafe_code)]
 fn take(map: &MapMut<'_>, key: &[u8], sum: &mut Seen) -> Result<bool> {
-    let entries = channels::per_cpu(map, key)?;
-    if entries.is_empty() {
-        return Ok(false);
+    const ENTRY_LEN: usize = size_of::<types::weir_channel>();
+    // The kernel rounds each CPU's value up to 8 bytes.
+    const { assert!(ENTRY_LEN.is_multiple_of(8)) };
+    let failed = Error::libbpf("delete from", CHANNELS);
+    debug_assert_eq!(key.len(), size_of::<types::weir_channel_key>());
+    let cpus = num_possible_cpus().map_err(&failed)?;
+    let mut entries = vec![0_u8; ENTRY_LEN * cpus];
+    // SAFETY: the key is one that this map has given, so as long as its keys are, and the buffer has
+    // room for every possible CPU's value; both outlive the call.
+    let answer = unsafe {
+        libbpf_sys::bpf_map_lookup_and_delete_elem(
+            map.as_fd().as_raw_fd(),
+            key.as_ptr().cast(),
+            entries.as_mut_ptr().cast(),
+        )
+    };
+    if answer < 0 {
+        let errno = Errno::from_raw_os_error(-answer);
+        return if errno == Errno::NOENT {
+            Ok(false)
+        } else {
+            Err(failed(io::Error::from(errno).into()))
+        };
     }
-    map.delete(key).map_err(Error::libbpf("delete from", CHANNELS))?;
-    entries.iter().for_each(|entry| channels::add_entry(sum, entry));
+    entries.chunks_exact(ENTRY_LEN).for_each(|entry| channels::add_entry(sum, entry));
     Ok(true)
 }
