@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 
 use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::Enum;
+use libbpf_rs::btf::types::{Enum, Typedef};
 use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, num_possible_cpus};
 use rustix::process::Pid;
@@ -103,6 +103,10 @@ impl Inputs {
             globals(open.maps.bss_data.as_deref_mut()).own_tgid = std::process::id();
             let rodata = globals(open.maps.rodata_data.as_deref_mut());
             let btf = Btf::from_vmlinux()?;
+            // Before Linux 6.3 nothing tells who takes packets from sockets.
+            let tells_receptions =
+                btf.type_by_name::<Typedef<'_>>("btf_trace_sock_recv_length").is_some();
+            open.progs.weir_received.set_autoload(tells_receptions);
             [rodata.syn_cookies_sent, rodata.listen_drops, rodata.backlog_drops] = places(
                 &btf,
                 ["LINUX_MIB_SYNCOOKIESSENT", "LINUX_MIB_LISTENDROPS", "LINUX_MIB_TCPBACKLOGDROP"],

@@ -1,15 +1,12 @@
 //! How BPF objects, programs and maps are opened.
 
-use std::cell::LazyCell;
 use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::Typedef;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapHandle, OpenObject, ProgramMut, libbpf_sys};
+use libbpf_rs::{Link, MapCore, MapHandle, ProgramMut, libbpf_sys};
 
 use crate::error::{Error, Result};
 
@@ -22,21 +19,8 @@ pub(crate) fn load<B: SkelBuilder<'static> + Default>(
 ) -> Result<<B::Output as OpenSkel<'static>>::Output> {
     let storage = Box::leak(Box::new(MaybeUninit::uninit()));
     let mut open = B::default().open(storage).map_err(Error::bpf("open", what))?;
-    load_where_heard(open.open_object_mut());
     prepare(&mut open).map_err(Error::bpf("prepare", what))?;
     open.load().map_err(Error::bpf("load", what))
-}
-
-/// Has programs of tracepoints that some kernels lack (`SEC("?tp_btf/NAME")`) be loaded where the kernel has them.
-fn load_where_heard(open: &mut OpenObject) {
-    let kernel = LazyCell::new(|| Btf::from_vmlinux().ok());
-    for mut program in open.progs_mut().filter(|program| !program.autoload()) {
-        let section = program.section().to_string_lossy();
-        let Some(tracepoint) = section.strip_prefix("tp_btf/") else { continue };
-        let typedef = format!("btf_trace_{tracepoint}");
-        let is_there = |btf: &Btf<'_>| btf.type_by_name::<Typedef<'_>>(&typedef).is_some();
-        program.set_autoload(kernel.as_ref().is_some_and(is_there));
-    }
 }
 
 /// An object's global variables, which libbpf maps into this process when it opens or loads an object that has any.

@@ -2,6 +2,8 @@
 
 use std::sync::Mutex;
 
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::Typedef;
 use libbpf_rs::skel::OpenSkel;
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 
@@ -49,6 +51,20 @@ impl Softirqs {
     pub fn load(probe: &QueueProbe) -> Result<Self> {
         let skel = load::<SoftirqSkelBuilder>(TRACEPOINTS, |open| {
             share!(open, probe);
+            let btf = Btf::from_vmlinux()?;
+            let progs = &mut open.progs;
+            for (tracepoint, programs) in [
+                ("irq_handler_entry", [&mut progs.weir_irq_in, &mut progs.weir_irq_out]),
+                ("local_timer_entry", [&mut progs.weir_timer_in, &mut progs.weir_timer_out]),
+                ("call_function_single_entry", [&mut progs.weir_call_in, &mut progs.weir_call_out]),
+                ("ipi_entry", [&mut progs.weir_ipi_in, &mut progs.weir_ipi_out]),
+            ] {
+                let typedef = format!("btf_trace_{tracepoint}");
+                let there = btf.type_by_name::<Typedef<'_>>(&typedef).is_some();
+                programs.into_iter().for_each(|program| {
+                    program.set_autoload(there);
+                });
+            }
             Ok(())
         })?;
         let times = MapHandle::try_from(&probe.maps().softirqs)

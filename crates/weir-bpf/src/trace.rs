@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use libbpf_rs::Link;
 use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::Enum;
+use libbpf_rs::btf::types::{Enum, Typedef};
 
 use crate::abi;
 use crate::clock::Clock;
@@ -96,8 +96,14 @@ impl Trace {
     /// Without the privilege, on a kernel that lacks one of the tracepoints, or if it refuses the filter.
     pub fn load(per_second: u32, filter: Option<&Filter>) -> Result<Self> {
         let skel = load::<TraceSkelBuilder>(TRACE, |open| {
+            let btf = Btf::from_vmlinux()?;
             let progs = &mut open.progs;
-            progs.weir_readable_old.set_autoload(!progs.weir_readable.autoload());
+            let has = |tracepoint: &str| {
+                btf.type_by_name::<Typedef<'_>>(&format!("btf_trace_{tracepoint}")).is_some()
+            };
+            progs.weir_readable.set_autoload(has("sk_data_ready"));
+            progs.weir_readable_old.set_autoload(!has("sk_data_ready"));
+            progs.weir_read.set_autoload(has("sock_recv_length"));
             let constants = globals(open.maps.rodata_data.as_deref_mut());
             constants.filtered = filter.is_some();
             constants.budget = per_second.div_ceil(NANOS_PER_SEC / abi::TRACE_WINDOW_NS as u32);
