@@ -184,7 +184,7 @@ fn udp_without_memory_is_told_from_a_full_queue() {
     let finding = found.unwrap();
     says(&finding, "what", "net.ipv4.udp_mem");
     says(&finding, "weir_does", "these are not");
-    says(&finding, "whose", &format!("udp {NEAR_IP}:{PORT}, doctor"));
+    says(&finding, "whose", &format!("udp {NEAR_IP}:{PORT}, turns"));
 }
 
 #[test]
