@@ -264,6 +264,8 @@ fn the_daemonsets_probes_find_a_daemon_that_hangs() {
     let recorded = || network.files().iter().any(|name| name.ends_with(".state.json"));
     wait_until("it has begun", recorded);
     daemon.signal(Signal::STOP);
+    written_before(".state.json", 30);
+    assert_eq!(answers(""), [false, true], "{}", network.check());
     written_before(".state.json", 2 * watchdog);
     assert!(answers("")[1], "{}", network.check());
     daemon.signal(Signal::CONT);
