@@ -46,17 +46,18 @@ impl Values {
         Ok(Self { polls: read(POLLS)?, interval_ns: read(INTERVAL)? })
     }
 
-    /// Sets the attributes that nobody else has set.
+    /// Sets the attributes that nobody else has set. What one has already is not written: that would end what somebody
+    /// has set of single NAPI instances ([`napi::has_deferral`]).
     ///
     /// # Errors
     /// When the interface is gone.
     pub fn write(&self, host: &Host, interface: &str) -> Result<()> {
         let present = Self::read(host, interface)?;
         // Polls first: whose they are is told by the interval beside them.
-        if present.polls_are_own() {
+        if present.polls_are_own() && present.polls != self.polls {
             host.sysfs.write(interface, POLLS, &self.polls)?;
         }
-        if present.interval_is_own() {
+        if present.interval_is_own() && present.interval_ns != self.interval_ns {
             host.sysfs.write(interface, INTERVAL, &self.interval_ns)?;
         }
         Ok(())

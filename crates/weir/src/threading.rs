@@ -103,6 +103,14 @@ pub fn put_back(host: &Host, interface: &str, old: &str) -> Result<()> {
     Ok(host.sysfs.write(interface, THREADED, old)?)
 }
 
+/// Why threads are not switched on where single NAPI instances have theirs.
+pub fn set_of_instances() -> Error {
+    Error::refused(
+        "somebody has set `threaded` of single NAPI instances, which the interface's would end",
+        "set the interface's instead: `echo 1 > /sys/class/net/IFACE/threaded`",
+    )
+}
+
 /// Whether threads are refused; else trying again may help.
 pub fn is_refusal(error: &Error) -> bool {
     let Error::Kernel(kernel) = error else { return false };

@@ -17,6 +17,8 @@ const NETDEV_A_NAPI_PID: u16 = 4;
 /// What may be set of each instance since Linux 6.13: `defer-hard-irqs`, `gro-flush-timeout`,
 /// `irq-suspend-timeout`.
 const NETDEV_A_NAPI_DEFERRAL: [u16; 3] = [5, 6, 7];
+/// Likewise since Linux 6.17.
+const NETDEV_A_NAPI_THREADED: u16 = 8;
 
 /// One polling thread. Attaching or detaching XDP makes new instances, hence new threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +75,20 @@ fn by_netlink(ifindex: IfIndex) -> rustix::io::Result<Vec<NapiThread>> {
 /// # Errors
 /// When the kernel refuses; before Linux 6.13 nothing is deferred so.
 pub fn has_deferral(ifindex: IfIndex) -> Result<bool> {
+    has_one_with(ifindex, &NETDEV_A_NAPI_DEFERRAL)
+}
+
+/// Whether an instance of an interface is to be polled by a thread. Somebody may have set that of the instance alone:
+/// then the interface's `threaded` is 0, and writing to it ends it.
+///
+/// # Errors
+/// When the kernel refuses; before Linux 6.17 it tells of none.
+pub fn has_threaded(ifindex: IfIndex) -> Result<bool> {
+    has_one_with(ifindex, &[NETDEV_A_NAPI_THREADED])
+}
+
+/// Whether one of these attributes of some instance is not 0.
+fn has_one_with(ifindex: IfIndex, attributes: &[u16]) -> Result<bool> {
     let instances = match instances(ifindex) {
         Err(Errno::NOENT | Errno::OPNOTSUPP) => return Ok(false),
         instances => instances.map_err(|errno| {
@@ -84,7 +100,7 @@ pub fn has_deferral(ifindex: IfIndex) -> Result<bool> {
             .value(kind)
             .is_some_and(|value| value.iter().any(|byte| *byte != 0))
     };
-    Ok(instances.iter().any(|one| NETDEV_A_NAPI_DEFERRAL.iter().any(|kind| is_set(one, *kind))))
+    Ok(instances.iter().any(|one| attributes.iter().any(|kind| is_set(one, *kind))))
 }
 
 fn thread_of(instance: &[u8]) -> Option<NapiThread> {
@@ -240,21 +256,49 @@ mod tests {
         });
     }
 
+    /// Sets an attribute of one instance alone.
+    fn set_of(napi_id: u32, kind: u16, value: u32) {
+        const NETDEV_CMD_NAPI_SET: u8 = 14;
+        let mut socket = open_generic().unwrap();
+        let family = socket.family("netdev").unwrap();
+        let [id, value] = [(NETDEV_A_NAPI_ID, napi_id), (kind, value)]
+            .map(|(kind, value)| attribute(kind, &value.to_ne_bytes()));
+        socket.request(family, NETDEV_CMD_NAPI_SET, NLM_F_ACK, &[id, value].concat()).unwrap();
+    }
+
+    #[test]
+    fn a_thread_of_an_instance_alone_is_found() {
+        Sandbox::new().run(|| {
+            let ifname = "wt-thread";
+            let ifindex = start_threads(ifname);
+            let napi_id = napi_threads(ifindex, ifname).unwrap()[0].napi_id;
+            let sysfs = NetSysfs::open().unwrap();
+            sysfs.write(ifname, "threaded", "0").unwrap();
+            if instances(ifindex)
+                .unwrap()
+                .iter()
+                .all(|one| Attributes::of(one).number(NETDEV_A_NAPI_THREADED).is_none())
+            {
+                println!("skipped: before Linux 6.17");
+                return;
+            }
+            assert!(!has_threaded(ifindex).unwrap());
+            set_of(napi_id, NETDEV_A_NAPI_THREADED, 1);
+            assert!(has_threaded(ifindex).unwrap());
+            assert_eq!(sysfs.read(ifname, "threaded").unwrap().trim(), "0");
+            sysfs.write(ifname, "threaded", "0").unwrap();
+            assert!(!has_threaded(ifindex).unwrap(), "the interface's attribute ends it");
+        });
+    }
+
     #[test]
     fn a_deferral_of_an_instance_alone_is_found() {
-        const NETDEV_CMD_NAPI_SET: u8 = 14;
         Sandbox::new().run(|| {
             let ifname = "wt-defer";
             let ifindex = start_threads(ifname);
             assert!(!has_deferral(ifindex).unwrap());
             let napi_id = napi_threads(ifindex, ifname).unwrap()[0].napi_id;
-            let mut socket = open_generic().unwrap();
-            let family = socket.family("netdev").unwrap();
-            let id = attribute(NETDEV_A_NAPI_ID, &napi_id.to_ne_bytes());
-            let timeout = attribute(NETDEV_A_NAPI_DEFERRAL[1], &20_000_u32.to_ne_bytes());
-            socket
-                .request(family, NETDEV_CMD_NAPI_SET, NLM_F_ACK, &[id, timeout].concat())
-                .unwrap();
+            set_of(napi_id, NETDEV_A_NAPI_DEFERRAL[1], 20_000);
             assert!(has_deferral(ifindex).unwrap());
             let sysfs = NetSysfs::open().unwrap();
             assert_eq!(sysfs.read(ifname, "gro_flush_timeout").unwrap(), "0");

@@ -5,7 +5,7 @@ use std::mem::replace;
 use std::time::Instant;
 
 use weir_bpf::gate::Policy;
-use weir_bpf::sys::ethtool;
+use weir_bpf::sys::{ethtool, napi};
 use weir_bpf::units::Nanos;
 
 use super::{FOLLOW_UP_TICKS, LOOK_ANYWAY_TICKS, Protected, TICK};
@@ -135,12 +135,20 @@ impl Protected {
                 // Threads that nobody can weigh are no better than softirqs.
                 return Err(task::unseen());
             }
+            Napi::Threads if old == "0" && self.has_threaded()? => {
+                return Err(threading::set_of_instances());
+            }
             Napi::Threads if old == "0" => "1",
             Napi::Softirq if old != "0" => "0",
             Napi::Threads | Napi::Softirq | Napi::Auto => return Ok(None),
         };
         let knob = Knob::Threaded { old, new: new.into() };
         self.claim.journal.turn(knob).map(Some)
+    }
+
+    /// Whether somebody has set of single NAPI instances that threads poll.
+    fn has_threaded(&self) -> Result<bool> {
+        Ok(napi::has_threaded(self.claim.ifindex)?)
     }
 
     fn is_up(&self) -> bool {
@@ -153,7 +161,10 @@ impl Protected {
         let interface = self.claim.interface();
         let read = || threading::read(&self.host, &interface);
         // What it is already is refused, too, where there is no NAPI (`modify_napi_threaded()`).
-        let again = || Ok(self.host.sysfs.write(&interface, THREADED, &read()?)?);
+        let again = || match self.has_threaded()? {
+            true if read()? == "0" => Ok(()),
+            _ => Ok(self.host.sysfs.write(&interface, THREADED, &read()?)?),
+        };
         if let Err(error) = again() {
             return self.refusal(&error);
         }
