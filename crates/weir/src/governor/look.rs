@@ -42,6 +42,8 @@ pub(super) struct Look {
     anew: AtomicBool,
     own: OnceLock<Thread>,
     pinned: Pinned,
+    /// Whether it may run elsewhere since.
+    freed: AtomicBool,
     started: Instant,
     /// When it is late, in milliseconds since the start: never while it sleeps until something rings.
     late_ms: AtomicU64,
@@ -114,6 +116,7 @@ impl Look {
             anew: AtomicBool::new(false),
             own: OnceLock::new(),
             pinned: Pinned::default(),
+            freed: AtomicBool::new(false),
             started: Instant::now(),
             late_ms: AtomicU64::new(u64::MAX),
             told: Mutex::new(told),
@@ -137,6 +140,11 @@ impl Look {
         let mut fair = Fair::new(Arc::clone(&self.common.receivers));
         let number = self.input.number();
         while !self.stop.load(Ordering::Relaxed) {
+            if before.is_some_and(|before| before.regime == Regime::Asleep)
+                && self.freed.swap(false, Ordering::Relaxed)
+            {
+                place = Place::default();
+            }
             let now = self.read();
             last.counters = last.counters.before(&now.counters);
             let cpu = now.counters.cpu;
@@ -261,9 +269,10 @@ impl Look {
         u64::try_from((self.started.elapsed() + time).as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Lets it run on another CPU than its NAPI thread's, where something keeps it from running.
+    /// Lets it run on another CPU than its NAPI thread's, where something keeps it from running, until it has slept.
     pub(super) fn free(&self) {
         self.pinned.free(&self.common.cpus);
+        self.freed.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn stop(&self) {

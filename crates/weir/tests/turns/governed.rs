@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal};
 use serde_json::Value;
 use weir_bpf::alarm::{Alarm, Cause};
 use weir_bpf::sys::sched::{self, SchedPolicy};
-use weir_bpf::sys::stat::Stat;
+use weir_bpf::sys::stat::{self, Stat};
 use weir_bpf::traffic::{FlowSpec, Sources, Transport};
 use weir_bpf::units::{CpuId, Nice};
 
@@ -550,6 +550,28 @@ fn beside_a_real_time_process_that_never_sleeps_weir_acts_and_ends() {
     daemon.interrupt();
     assert!(spinner.try_wait().unwrap().is_none());
     host.network.assert_untouched();
+}
+
+/// Once nothing is in its way any more, and it has slept.
+#[test]
+fn a_governor_that_was_kept_from_its_cpu_goes_back_to_it() {
+    let (host, daemon) = governed(&[]);
+    host.wait_for_rest();
+    let cpus = || {
+        let threads = stat::threads(daemon.pid().as_raw_nonzero().get()).unwrap();
+        let looks = |pid: &i32| Stat::of(*pid).is_some_and(|stat| stat.comm == b"weir-govern");
+        let pid = threads.into_iter().find(looks).unwrap();
+        sched::affinity(Pid::from_raw(pid).unwrap()).unwrap()
+    };
+    let spinner = Owned::compute_bound(host.cpus.cpu);
+    sched::set_weight(spinner.pid(), SchedPolicy::Fifo(50), Nice(0), None).unwrap();
+    host.while_flooded(|| assert!(wait(TRIES_MAX, || cpus().len() > 1), "{:?}", cpus()));
+    drop(spinner);
+    host.wait_for_rest();
+    host.while_flooded(|| {
+        assert!(wait(TRIES_MAX, || cpus() == [host.cpus.cpu]), "{:?}", cpus());
+    });
+    host.network.assert_left_untouched_by(daemon);
 }
 
 #[test]
