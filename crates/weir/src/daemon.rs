@@ -363,10 +363,15 @@ impl Daemon {
             let ifindex = host.links.index(&each.status.interface).ok()?;
             // One that is down has no threads yet, which would be waited for.
             let up = host.links.info(ifindex).is_ok_and(|link| link.up);
+            if !up {
+                each.status.loss = Some("it is down; it is protected once it is up".into());
+            }
             up.then(|| (each.status.interface.clone(), ifindex))
         });
         let due: Vec<_> = due.collect();
         for (name, ifindex) in due {
+            // To protect one takes as long as a start, which systemd does not bound.
+            tell_manager(&[NotifyState::Watchdog]);
             // What the others' gates have been told is to hold meanwhile.
             self.follow(&(0..self.interfaces.len()).collect::<Vec<_>>());
             let is_it = |each: &Unprotected| each.status.interface == name;

@@ -393,6 +393,11 @@ fn an_interface_that_is_lost_beside_another_is_said_to_be_and_protected_when_it_
         assert_eq!(text.matches(of_the_living).count(), 1, "{text}");
     }
 
+    sh(&network, "ip link add near2 type veth peer name other");
+    wait_until("it is seen to be down", || {
+        network.check().contains("near2 is no longer protected: it is down;")
+    });
+    sh(&network, "ip link del near2");
     network.add_pair();
     network.wait_until_both_are_protected();
     assert!(network.has_xdp_on(NEAR2) && network.threaded_on(NEAR2) == "1");
