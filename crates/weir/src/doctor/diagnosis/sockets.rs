@@ -10,6 +10,9 @@ use super::words::{count, socket_of, sockets_of};
 
 /// A thread that runs for more of the time than this is at the limit of one CPU.
 const AT_LIMIT: f64 = 0.9;
+/// The queue of a reader at its limit is fuller than this: the kernel frees what was read in quarters of the limit
+/// (`udp_rmem_release()`), which such a queue fills again. Where it is emptier, another thread of the process is busy.
+const AT_LIMIT_FILL: f64 = 0.5;
 /// A thread that ran for less of the time than this does not read.
 const ASLEEP: f64 = 0.005;
 /// A thread that wanted to run for longer than this and did not is kept from its work by others.
@@ -213,7 +216,7 @@ enum Reader {
     Asleep,
     /// It reads, has time to spare, and leaves its queue full.
     HeldUp,
-    /// It reads, has time to spare, and loses what comes at once.
+    /// It empties its queue, and loses what comes at once.
     Bursts,
     /// It was there at the second look only.
     New,
@@ -249,7 +252,7 @@ impl Reader {
                 "makes what is lost cheap, and keeps it from harming others; the reader reads no faster for that",
             ),
             Self::Bursts => (
-                "its reader has time to spare, so packets come in bursts that its buffer is too small for",
+                "packets come in bursts that its buffer is too small for: its reader keeps up between them",
                 "nothing: a burst needs room",
             ),
             Self::New => ("its reader has just begun", CONTAINS),
@@ -309,7 +312,7 @@ fn reader(reading: &Reading, socket: &Losing) -> Reader {
         Reader::KeptWaiting
     } else if waited >= KEPT_WAITING {
         Reader::Crowded
-    } else if ran >= AT_LIMIT {
+    } else if ran >= AT_LIMIT && socket.fill() >= AT_LIMIT_FILL {
         Reader::AtLimit
     } else if socket.fill() >= FULL {
         if ran < ASLEEP { Reader::Asleep } else { Reader::HeldUp }

@@ -123,6 +123,20 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
         }))
         .told(SocketFull, Likely, No)
         .saying("bursts", "named", "net.core.rmem_max=524288"),
+        // A game server, one of whose threads is always busy, and it is not the one that reads.
+        case(losing(|socket| {
+            owner(1.0, 0.0)(socket);
+            socket.queued = 3000;
+        }))
+        .told(SocketFull, Likely, No)
+        .saying("bursts", "named", "a larger SO_RCVBUF"),
+        // What was read was freed a moment ago.
+        case(losing(|socket| {
+            owner(1.0, 0.0)(socket);
+            socket.queued = socket.limit / 4 * 3;
+        }))
+        .told(SocketFull, Likely, Contains)
+        .saying("its reader is busy", "named", "SO_REUSEPORT"),
         case(changed(losing(|socket| socket.owners.clear()), |host| {
             host.unseen = vec![format!("{OWNERS} (run it as root)")];
         }))
