@@ -237,6 +237,8 @@ fn nat_is_nothing_wrong_but_told() {
     // What it does not name is weir's.
     let notes = host.diagnosis(0)["notes"].to_string();
     assert!(!notes.contains("translated"), "{notes}");
+    let told = "on near rules translate what comes to these ports (udp 53: ";
+    assert!(notes.contains(told) && notes.contains("): packets to these ports pass"), "{notes}");
     host.sh("nft add rule ip n c dnat to 198.18.0.9");
     let diagnosis = host.diagnosis(0);
     let notes = diagnosis["notes"].to_string();

@@ -6,6 +6,7 @@ use super::super::reading::{InterfaceReading, Reading};
 use super::finding::{BUSY_PPS, Cause, Finding};
 use super::sockets::Losses;
 use super::words::{count, percent};
+use crate::status::DiversionStatus;
 
 pub(super) fn notes(reading: &Reading, losses: &Losses, findings: &[Finding]) -> Vec<String> {
     let is_found = |cause| findings.iter().any(|finding| finding.cause == cause);
@@ -15,6 +16,7 @@ pub(super) fn notes(reading: &Reading, losses: &Losses, findings: &[Finding]) ->
         refused_requests(reading).filter(|_| !is_found(Cause::SynFlood)),
         protected(reading),
         reading.hindrance(best),
+        best.and_then(translated_ports),
         best.and_then(other_xdp),
         best.filter(|each| !reading.protected.contains(&each.name)).and_then(native_cost),
         steered(reading),
@@ -60,6 +62,15 @@ fn protected(reading: &Reading) -> Option<String> {
     (!names.is_empty()).then(|| {
         format!("weir protects {names}: `weir status` and `sudo weir channels` show what it does")
     })
+}
+
+/// What comes to these ports passes, so that weir does nothing against a flood of it.
+fn translated_ports(interface: &InterfaceReading) -> Option<String> {
+    let mut some = interface.diversions.iter().flatten().filter(|each| !each.ports.is_empty());
+    let details: Vec<&str> = some.clone().map(|each| each.detail.as_str()).collect();
+    let DiversionStatus { description, cost, .. } = some.next()?;
+    let (name, details) = (&interface.name, details.join("; "));
+    Some(format!("on {name} {description} ({details}): {cost}"))
 }
 
 fn other_xdp(interface: &InterfaceReading) -> Option<String> {

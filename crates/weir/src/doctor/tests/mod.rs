@@ -2,7 +2,7 @@
 
 mod each;
 
-use weir_bpf::sys::divert::DiversionKind;
+use weir_bpf::sys::divert::{DiversionKind, PortProtocol, Ports};
 
 use super::diagnosis::finding::{Cause, Help, Sureness};
 use super::diagnosis::{Diagnosis, Verdict};
@@ -134,6 +134,22 @@ fn what_keeps_weir_from_helping_is_said() {
     host.protected = vec!["eth0".into()];
     let diagnosis = Diagnosis::of(&host);
     assert!(diagnosis.findings[0].advice[0].contains("sudo weir channels eth0"), "{diagnosis:#?}");
+    // Of some ports, it keeps weir from nothing else.
+    let mut host = livelock(0.97);
+    let some = |port: u16| DiversionStatus {
+        kind: DiversionKind::TranslatedPorts,
+        description: DiversionKind::TranslatedPorts.what().into(),
+        detail: format!("udp {port}: table ip n"),
+        passes_all: false,
+        cost: DiversionKind::TranslatedPorts.cost(),
+        ports: vec![Ports { protocol: PortProtocol::Udp, first: port, last: port }],
+    };
+    host.interfaces[0].diversions = Some(vec![some(53), some(123)]);
+    let diagnosis = Diagnosis::of(&host);
+    assert_eq!(diagnosis.findings[0].weir, Help::Cures);
+    let note = "on eth0 rules translate what comes to these ports (udp 53: table ip n; udp 123: table ip n): packets \
+                to these ports pass";
+    assert_eq!(diagnosis.notes, [note]);
     // It is nothing wrong.
     let mut host = healthy();
     host.interfaces[0].diversions = Some(vec![nat()]);
