@@ -101,8 +101,23 @@ impl NetSysfs {
     /// # Errors
     /// As [`NetSysfs::read`].
     pub fn list(&self, ifname: &str, directory: &str) -> Result<Vec<String>> {
+        check_attribute(directory)?;
+        self.entries(ifname, directory)
+    }
+
+    /// The interfaces that this one is on top of, as a bridge, a bond and a VLAN are, sorted.
+    ///
+    /// # Errors
+    /// As [`NetSysfs::read`].
+    pub fn lower(&self, ifname: &str) -> Result<Vec<String>> {
+        let entries = self.entries(ifname, ".")?;
+        let lower = entries.iter().filter_map(|name| name.strip_prefix("lower_"));
+        Ok(lower.map(Into::into).collect())
+    }
+
+    fn entries(&self, ifname: &str, directory: &str) -> Result<Vec<String>> {
         let failed = |errno: Errno| Error::system("list", object(ifname, directory), errno);
-        let fd = self.open_attribute(ifname, directory, DIRECTORY)?;
+        let fd = self.open_checked(ifname, directory, DIRECTORY)?;
         let mut names = Vec::new();
         for entry in Dir::new(fd).map_err(failed)? {
             let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
@@ -113,8 +128,13 @@ impl NetSysfs {
     }
 
     fn open_attribute(&self, ifname: &str, attribute: &str, flags: OFlags) -> Result<OwnedFd> {
-        check_name(ifname)?;
         check_attribute(attribute)?;
+        self.open_checked(ifname, attribute, flags)
+    }
+
+    /// `attribute` is known to lie below the interface's directory, or is that.
+    fn open_checked(&self, ifname: &str, attribute: &str, flags: OFlags) -> Result<OwnedFd> {
+        check_name(ifname)?;
         if let Some(links) = &self.unsure {
             self.check_same_namespace(links, ifname)?;
         }
@@ -257,6 +277,22 @@ mod tests {
             assert!(sysfs.write("sysfs-near", "threaded", "nonsense").is_err());
             assert!(sysfs.list("sysfs-near", "queues").unwrap().contains(&"rx-0".to_owned()));
             assert!(!sysfs.exists("sysfs-near", "no-such").unwrap());
+        });
+    }
+
+    #[test]
+    fn what_is_below_an_interface_is_listed() {
+        with_veth(|sysfs, _| {
+            let run = |words: &str| {
+                let status = std::process::Command::new("ip").args(words.split(' ')).status();
+                assert!(status.unwrap().success(), "{words}");
+            };
+            run("link add sysfs-br type bridge");
+            for port in ["sysfs-near", "sysfs-far"] {
+                run(&format!("link set {port} master sysfs-br"));
+            }
+            assert_eq!(sysfs.lower("sysfs-br").unwrap(), ["sysfs-far", "sysfs-near"]);
+            assert_eq!(sysfs.lower("sysfs-near").unwrap(), [""; 0]);
         });
     }
 

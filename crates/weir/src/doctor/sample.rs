@@ -3,7 +3,7 @@
 //! Only files, netlink questions and, with the privilege, one BPF program that is attached nowhere (it reads what is
 //! on top of an interface). Whatever cannot be read is told and left out.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt::Display;
 use std::fs;
 use std::net::IpAddr;
@@ -38,7 +38,7 @@ use crate::sysctl;
 use crate::threading::THREADED;
 use crate::walls::WallStatus;
 
-/// Interfaces of which more is asked than their counters: those that receive most. A container host has hundreds.
+/// Interfaces of which more is asked than their counters and what they are on top of. A container host has hundreds.
 const ASKED_MAX: usize = 16;
 /// Threads of one process that are looked at.
 const THREADS_MAX: usize = 256;
@@ -213,47 +213,38 @@ impl Looker {
         running: &[InterfaceStatus],
     ) -> Vec<InterfaceReading> {
         let sysfs = self.seen("interfaces' settings", NetSysfs::open());
-        let reading = |link: &LinkInfo| InterfaceReading {
-            name: link.name.clone(),
-            takes_gate: link.takes_gate(),
-            master: link.master.and_then(|master| self.links.name(master).ok()),
-            receive_pps: between.received(link.ifindex),
-            ring_drop_pps: between.ring_dropped(link.ifindex),
-            ..InterfaceReading::default()
+        let pppoe = fs::read_to_string("/proc/thread-self/net/pppoe").unwrap_or_default();
+        let names: HashSet<&str> = self.interfaces.iter().map(|link| link.name.as_str()).collect();
+        let reading = |link: &LinkInfo| {
+            let sysfs = sysfs.as_ref();
+            let layer = sysfs.and_then(|sysfs| sysfs.read(&link.name, "type").ok());
+            let is_ppp = layer.is_some_and(|layer| layer.trim() == ARPHRD_PPP);
+            let has_device = |sysfs: &NetSysfs| sysfs.exists(&link.name, "device").unwrap_or(false);
+            let below = sysfs.and_then(|sysfs| sysfs.lower(&link.name).ok()).unwrap_or_default();
+            let below_ppp = pppoe_devices(&pppoe).filter(|_| is_ppp).map(Into::into);
+            let below: BTreeSet<String> = below.into_iter().chain(below_ppp).collect();
+            InterfaceReading {
+                name: link.name.clone(),
+                takes_gate: link.takes_gate(),
+                master: link.master.and_then(|master| self.links.name(master).ok()),
+                receive_pps: between.received(link.ifindex),
+                ring_drop_pps: between.ring_dropped(link.ifindex),
+                outside: is_ppp || sysfs.is_some_and(has_device),
+                lower: below.into_iter().filter(|name| names.contains(name.as_str())).collect(),
+                ..InterfaceReading::default()
+            }
         };
         let links = self.interfaces.iter();
         let mut readings: Vec<_> = links.map(|link| (link.ifindex, reading(link))).collect();
-        readings.sort_by(|(_, one), (_, other)| other.receive_pps.total_cmp(&one.receive_pps));
-        let names: Vec<String> =
-            readings.iter().take(ASKED_MAX).map(|(_, reading)| reading.name.clone()).collect();
-        let pppoe = fs::read_to_string("/proc/thread-self/net/pppoe").unwrap_or_default();
+        put_outside_first(&mut readings);
         for (ifindex, reading) in readings.iter_mut().take(ASKED_MAX) {
             self.ask(*ifindex, sysfs.as_ref(), reading, running);
             if let Some((discarded_pps, reason)) = between.discarded(*ifindex) {
                 reading.discarded_pps = discarded_pps;
                 reading.discarded_as = Some(reason.name().into());
             }
-            let has = |attribute: &str| {
-                let exists = |sysfs: &NetSysfs| sysfs.exists(&reading.name, attribute);
-                sysfs.as_ref().map(exists).is_some_and(|exists| exists.unwrap_or(false))
-            };
-            let layer = sysfs.as_ref().and_then(|sysfs| sysfs.read(&reading.name, "type").ok());
-            let is_ppp = layer.is_some_and(|layer| layer.trim() == ARPHRD_PPP);
-            reading.outside = is_ppp || has("device");
-            let is_below = |name: &str| {
-                has(&format!("lower_{name}"))
-                    || is_ppp && pppoe_devices(&pppoe).any(|it| it == name)
-            };
-            reading.lower = names.iter().filter(|name| is_below(name)).cloned().collect();
         }
-        // One on top of another may be below a third.
-        for _ in &names {
-            let outside = readings.iter().filter(|(_, reading)| reading.outside);
-            let outside: Vec<String> = outside.map(|(_, reading)| reading.name.clone()).collect();
-            for (_, reading) in &mut readings {
-                reading.outside |= reading.lower.iter().any(|name| outside.contains(name));
-            }
-        }
+        readings.sort_by(|(_, one), (_, other)| other.receive_pps.total_cmp(&one.receive_pps));
         readings.sort_by_key(|(_, reading)| !reading.lower.is_empty());
         readings.into_iter().map(|(_, reading)| reading).collect()
     }
@@ -301,6 +292,29 @@ impl Looker {
         let found = self.seen(&format!("what diverts packets of {name}"), found);
         reading.diversions = found.map(|found| found.iter().map(Into::into).collect());
     }
+}
+
+/// What is on top of hardware or PPP is outside, too. It comes first, however little it receives, as it is where weir is
+/// to run; and of those that are alike in this, what receives most.
+fn put_outside_first(readings: &mut [(IfIndex, InterfaceReading)]) {
+    // One on top of another may be below a third.
+    loop {
+        let outside = readings.iter().filter(|(_, reading)| reading.outside);
+        let outside: HashSet<String> = outside.map(|(_, reading)| reading.name.clone()).collect();
+        let is_on_top = |it: &InterfaceReading| it.lower.iter().any(|name| outside.contains(name));
+        let mut found = false;
+        for (_, reading) in readings.iter_mut().filter(|(_, reading)| !reading.outside) {
+            reading.outside = is_on_top(reading);
+            found |= reading.outside;
+        }
+        if !found {
+            break;
+        }
+    }
+    readings.sort_by(|(_, one), (_, other)| {
+        let most_first = || other.receive_pps.total_cmp(&one.receive_pps);
+        other.outside.cmp(&one.outside).then_with(most_first)
+    });
 }
 
 fn kernel() -> String {
@@ -370,6 +384,29 @@ fn processes() -> (HashMap<i32, SchedStat>, BTreeSet<String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A host with many containers that hardly anybody sends to.
+    #[test]
+    fn of_hardware_more_is_asked_however_little_it_receives() {
+        let interface = |name: &str, receive_pps, lower: &[&str], outside| InterfaceReading {
+            name: name.into(),
+            receive_pps,
+            lower: lower.iter().map(|&name| name.into()).collect(),
+            outside,
+            ..InterfaceReading::default()
+        };
+        let veth = |number: usize| interface(&format!("veth{number}"), 1e5, &[], false);
+        let mut readings: Vec<InterfaceReading> = (0..ASKED_MAX).map(veth).collect();
+        readings.push(interface("docker0", 9e5, &["veth0", "veth1"], false));
+        readings.push(interface("bond0.7", 1.0, &["bond0"], false));
+        readings.push(interface("eth0", 2.0, &[], true));
+        readings.push(interface("bond0", 3.0, &["eth0"], false));
+        let mut readings: Vec<_> = readings.into_iter().map(|each| (IfIndex(1), each)).collect();
+        put_outside_first(&mut readings);
+        let names: Vec<_> = readings.iter().map(|(_, reading)| reading.name.as_str()).collect();
+        assert_eq!(names[..5], ["bond0", "eth0", "bond0.7", "docker0", "veth0"]);
+        assert!(readings.iter().all(|(_, it)| it.outside != it.name.starts_with(['v', 'd'])));
+    }
 
     #[test]
     fn the_kernels_tables_are_read() {
