@@ -103,8 +103,7 @@ fn open() -> Result<Library> {
     if cfg!(target_feature = "crt-static") {
         return Err(Error::refused(
             "a filter needs libpcap, which this static weir cannot load",
-            "capture without a filter and filter afterwards (`tcpdump -r FILE ...`), or install the Debian \
-                     package",
+            "leave the filter out (`tcpdump -r FILE ...` filters what was captured), or install the Debian package",
         ));
     }
     for name in NAMES {
@@ -115,7 +114,7 @@ fn open() -> Result<Library> {
     }
     Err(Error::refused(
         "a filter needs libpcap, which is not installed",
-        "install it (Debian: `apt-get install libpcap0.8`), or capture without a filter",
+        "install it (Debian: `apt-get install libpcap0.8`), or leave the filter out",
     ))
 }
 

@@ -60,7 +60,7 @@ impl Filter {
             translate::translate(&self.classic, in_driver, programs).map_err(|why| {
                 Error::refused(
                     format!("the filter {:?} cannot run in the kernel: {why}", self.text),
-                    "use a simpler one, and filter the file afterwards (`tcpdump -r FILE ...`)",
+                    "use a simpler one (`tcpdump -r FILE ...` filters what was captured once more)",
                 )
             })?;
         // Programs of one array are alike in this, too.
