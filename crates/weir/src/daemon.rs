@@ -512,16 +512,26 @@ impl Daemon {
         }
         let names = self.unprotected(true);
         if !names.is_empty() {
-            return Err(Error::refused(
-                format!("no longer protected: {}", names.join(", ")),
-                format!(
-                    "`weir run {}` protects it again when it is back; `ip link` lists what there is",
+            let lists = "`ip link` lists what there is";
+            let remedy = match has_manager() {
+                true => lists.into(),
+                false => format!(
+                    "`weir run {}` protects it again when it is back; {lists}",
                     names.join(" ")
                 ),
+            };
+            return Err(Error::refused(
+                format!("no longer protected: {}", names.join(", ")),
+                remedy,
             ));
         }
         self.console.end()
     }
+}
+
+/// Whether systemd started us, which does so again (sd_notify(3)).
+fn has_manager() -> bool {
+    std::env::var_os("NOTIFY_SOCKET").is_some()
 }
 
 /// Tells systemd, if that started us. Whether it listens changes nothing here.

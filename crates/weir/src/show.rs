@@ -34,6 +34,8 @@ use crate::walls::WallStatus;
 const UNKNOWN: u8 = 4;
 /// What it exits with if every daemon hangs.
 const HANGS: u8 = 5;
+/// Where to look if no daemon runs: one that can protect nothing ends, and systemd starts it again and again.
+const WHY: &str = "if it is a service, `systemctl status weir` says why";
 
 /// `weir status`. What daemons have published is root's alone.
 pub fn status(args: &StatusArgs) -> Result<ExitCode> {
@@ -115,8 +117,8 @@ impl Standing {
         let hangs = running.iter().any(|each| each.hangs)
             && running.iter().all(|each| each.hangs || each.loss.is_some());
         let (code, text) = match (running.is_empty(), wrong.is_empty()) {
-            (true, true) => (3, "weir does not run".into()),
-            (true, false) => (3, format!("weir does not run; {}", wrong.join("; "))),
+            (true, true) => (3, format!("weir does not run ({WHY})")),
+            (true, false) => (3, format!("weir does not run ({WHY}); {}", wrong.join("; "))),
             (false, true) => (0, format!("protected: {}", names.join(", "))),
             (false, false) if hangs => (HANGS, format!("hangs: {}", wrong.join("; "))),
             (false, false) => (1, format!("{state}: {}", wrong.join("; "))),
@@ -165,7 +167,7 @@ pub fn reset(args: &ResetArgs) -> Result<ExitCode> {
 
 fn table(out: &mut impl Write, overview: &Overview, standing: &Standing) -> io::Result<()> {
     if overview.interfaces.is_empty() && overview.leftovers.is_empty() {
-        writeln!(out, "no interface is protected; `sudo weir run IFACE` protects one")?;
+        writeln!(out, "no interface is protected; `sudo weir run IFACE` protects one; {WHY}")?;
     } else {
         writeln!(out, "{}\n", standing.text)?;
     }

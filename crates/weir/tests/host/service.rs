@@ -59,6 +59,28 @@ fn systemd_is_told_what_it_waits_for() {
     network.assert_untouched();
 }
 
+/// It is the service itself that protects the interface again.
+#[test]
+fn a_service_that_ends_with_a_lost_interface_does_not_advise_to_run_weir() {
+    let network = Network::new();
+    network.add_pair();
+    let both = [NEAR, NEAR2].map(|name| format!("[interface.{name}]\nprotect = true\n")).concat();
+    let (file, scratch) = (ConfigFile::new("lost", &both), killed::temp_dir());
+    let mut command = Command::new(WEIR);
+    command.args(["run", "--quiet", "--config", file.path()]);
+    // Nobody listens there.
+    command.env("NOTIFY_SOCKET", scratch.path().join("socket")).stderr(Stdio::piped());
+    let mut child = network.near.run(|| Owned::start(&mut command)).unwrap();
+    network.wait_until_both_are_protected();
+    network.links(|links, _| links.delete(links.index(NEAR2).unwrap()).unwrap());
+    wait_until("it is lost", || network.check().contains("near2 is no longer protected"));
+    child.signal(Signal::TERM);
+    assert_eq!(child.end().code(), Some(1));
+    let messages = child.last_words();
+    assert!(messages.contains("no longer protected: near2; `ip link` lists"), "{messages}");
+    network.assert_untouched();
+}
+
 #[test]
 fn the_file_names_the_interfaces_or_the_error_says_how() {
     let network = Network::new();
@@ -200,14 +222,17 @@ fn monitoring_gets_an_exit_code() {
         assert_eq!((output.status.code(), said.lines().count()), (Some(code), 1), "{output:?}");
         assert!(said.contains(text), "{said}");
     };
-    check(3, "weir does not run");
+    let down = "weir does not run (if it is a service, `systemctl status weir` says why)";
+    check(3, down);
+    let told = network.says(&["status"]);
+    assert!(told.contains("protects one; if it is a service, `systemctl status weir`"), "{told}");
     let daemon = Daemon::start(&network, &[]);
     check(0, &format!("protected: {NEAR}"));
     daemon.interrupt();
     let daemon = Daemon::start(&network, &["--policy", "off"]);
     check(1, "degraded: near: its policy discards nothing");
     daemon.interrupt();
-    check(3, "weir does not run");
+    check(3, down);
 }
 
 #[test]

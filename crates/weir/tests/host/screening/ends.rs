@@ -9,6 +9,9 @@ use weir_bpf::parser::Parser;
 
 use super::*;
 
+/// What `weir status --check` says where no daemon runs, and nothing else is wrong.
+const DOWN: &str = "weir does not run (if it is a service, `systemctl status weir` says why)\n";
+
 /// A dead screen accepts no flow again that was forgotten.
 #[test]
 fn a_flow_in_use_is_not_forgotten() {
@@ -145,7 +148,7 @@ fn a_wall_that_was_left_is_told_and_so_is_a_screen_that_runs() {
         assert_eq!(walls[0]["screen_pid"], pid, "{walls}");
         assert_eq!(walls[1]["fail_open"], fail == "open", "{walls}");
         assert!(text.contains(&format!("wall at in: its screen runs, pid {pid}\n")), "{text}");
-        assert!(check == "weir does not run\n" && !found, "{check}");
+        assert!(check == DOWN && !found, "{check}");
         screen.kill();
         let (walls, text, check, found) = said_of_walls(&path);
         let passes =
@@ -159,7 +162,7 @@ fn a_wall_that_was_left_is_told_and_so_is_a_screen_that_runs() {
         clear(&path);
         let (walls, text, check, found) = said_of_walls(&path);
         assert!(walls == serde_json::json!([]) && !found, "{walls}");
-        assert!(!text.contains("wall") && check == "weir does not run\n", "{text}{check}");
+        assert!(!text.contains("wall") && check == DOWN, "{text}{check}");
     }
 }
 
