@@ -27,16 +27,22 @@ pub(crate) fn records<T: Copy>(map: &impl MapCore, number: u32) -> libbpf_rs::Re
 }
 
 /// Runs an iterator to its end, in this thread's network and pid namespaces.
-pub(crate) fn each<T: Copy>(
+pub(crate) fn each<T: Copy>(link: &Link, object: &'static str, with: impl FnMut(T)) -> Result<()> {
+    each_while(link, object, || true, with)
+}
+
+/// The same, or until `goes_on` says no; it is asked before each read.
+pub(crate) fn each_while<T: Copy>(
     link: &Link,
     object: &'static str,
+    goes_on: impl Fn() -> bool,
     mut with: impl FnMut(T),
 ) -> Result<()> {
     let mut iterator = Iter::new(link).map_err(Error::bpf("run", object))?;
     let mut buffer = vec![0; BUFFER_BYTES];
-    loop {
+    while goes_on() {
         match iterator.read(&mut buffer) {
-            Ok(0) => return Ok(()),
+            Ok(0) => break,
             // Whole records: the kernel never cuts what one call has written, unless the buffer is
             // smaller than its own.
             Ok(bytes) => {
@@ -49,4 +55,5 @@ pub(crate) fn each<T: Copy>(
             Err(source) => return Err(Error::system("read", object, source)),
         }
     }
+    Ok(())
 }

@@ -8,11 +8,16 @@ use std::collections::{BTreeSet, HashSet};
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 
 use common::Network;
-use weir_bpf::holders::{Found, Holders, Process};
+use weir_bpf::holders::{Found, HOLDERS_MAX, Holders, Process};
+use weir_bpf::sync::lock;
 use weir_bpf::sys::sock_diag::SocketDiag;
 use weir_bpf::units::SocketInode;
+
+/// What one test starts has all that this process has open until it runs its own program: one at a time.
+static TURN: Mutex<()> = Mutex::new(());
 
 /// Each socket's processes, once: name, user and scheduling.
 fn owners(found: &Found) -> BTreeSet<(SocketInode, i32, String)> {
@@ -26,6 +31,7 @@ fn owners(found: &Found) -> BTreeSet<(SocketInode, i32, String)> {
 
 #[test]
 fn iterators_and_proc_agree() {
+    let _turn = lock(&TURN);
     let network = Network::new();
     let look = || {
         let shared = UdpSocket::bind("0.0.0.0:5000").unwrap();
@@ -55,6 +61,40 @@ fn iterators_and_proc_agree() {
         assert!(by_iterators.processes.iter().all(|each| each.groups.is_some() == has_groups));
         let nothing = Holders::by_iterators().unwrap().look(&HashSet::new()).unwrap();
         assert!(nothing.holders.is_empty() && nothing.processes.is_empty());
+    };
+    network.near.run(look).unwrap();
+}
+
+/// A user may have any number of descriptors and processes.
+#[test]
+fn a_socket_that_is_open_very_often_is_told_a_few_times() {
+    let _turn = lock(&TURN);
+    let network = Network::new();
+    let look = || {
+        let socket = UdpSocket::bind("0.0.0.0:5000").unwrap();
+        let _again = [(); 500].map(|()| socket.try_clone().unwrap());
+        let sleep = || {
+            let mut child = Command::new("sleep");
+            child.arg("1000").stdin(Stdio::from(OwnedFd::from(socket.try_clone().unwrap())));
+            child.spawn().unwrap()
+        };
+        let children = [(); HOLDERS_MAX + 36].map(|()| sleep());
+        let sockets = SocketDiag::open().unwrap().sockets().unwrap();
+        let inodes: HashSet<SocketInode> = sockets.iter().filter_map(|each| each.inode).collect();
+        let ways = [Holders::by_iterators().unwrap(), Holders::by_proc()];
+        let found = ways.map(|way| {
+            let ended = way.look_while(&inodes, || false).unwrap();
+            (way.look(&inodes).unwrap(), ended)
+        });
+        for mut child in children {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        for (found, ended) in found {
+            assert_eq!((found.holders.len(), found.processes.len()), (HOLDERS_MAX, HOLDERS_MAX));
+            assert_eq!(owners(&found).len(), HOLDERS_MAX);
+            assert!(ended.holders.is_empty() && ended.processes.is_empty());
+        }
     };
     network.near.run(look).unwrap();
 }

@@ -5,10 +5,10 @@ use std::collections::{HashMap, HashSet};
 
 use libbpf_rs::Link;
 
-use super::process::{Found, GroupMark, Process, ProcessId, SchedClass, Started};
+use super::process::{Found, GroupMark, Holdings, Process, ProcessId, SchedClass, Started};
 use crate::error::{Error, Result};
 use crate::object::load;
-use crate::record::each;
+use crate::record::each_while;
 use crate::skeleton::holders::{HoldersSkelBuilder, types};
 use crate::units::{Nice, SocketInode, Uid};
 
@@ -31,19 +31,23 @@ impl Iterators {
         })
     }
 
-    pub(super) fn look(&self, sockets: &HashSet<SocketInode>) -> Result<Found> {
-        let mut holders = Vec::new();
-        each(&self.holders, FILES, |holder: types::weir_holder| {
+    pub(super) fn look(
+        &self,
+        sockets: &HashSet<SocketInode>,
+        goes_on: impl Fn() -> bool,
+    ) -> Result<Found> {
+        let mut holdings = Holdings::default();
+        each_while(&self.holders, FILES, &goes_on, |holder: types::weir_holder| {
             // As sock_diag tells it: 32 bits.
             let inode = SocketInode(holder.inode as u32);
             if sockets.contains(&inode) {
-                holders.push((inode, id(&holder.process)));
+                holdings.add(inode, id(&holder.process));
             }
         })?;
-        let ids: HashSet<ProcessId> = holders.iter().map(|(_, id)| *id).collect();
+        let ids: HashSet<ProcessId> = holdings.pairs().map(|(_, id)| id).collect();
         let mut processes: HashMap<ProcessId, Process> = HashMap::with_capacity(ids.len());
         // After the files: the number of a process that has ended may be another's by now.
-        each(&self.processes, FILES, |seen: types::weir_process| {
+        each_while(&self.processes, FILES, &goes_on, |seen: types::weir_process| {
             let id = id(&seen.process);
             if ids.contains(&id) {
                 let policy = SchedClass::of(seen.policy, Nice(seen.nice));
@@ -53,7 +57,7 @@ impl Iterators {
                 }
             }
         })?;
-        holders.retain(|(_, id)| processes.contains_key(id));
+        let holders = holdings.pairs().filter(|(_, id)| processes.contains_key(id)).collect();
         Ok(Found { holders, processes: processes.into_values().collect() })
     }
 }

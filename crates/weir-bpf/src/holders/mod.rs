@@ -11,7 +11,7 @@ mod process;
 use std::collections::HashSet;
 
 use self::iterate::Iterators;
-pub use self::process::{Found, GroupMark, Process, ProcessId, SchedClass, Started};
+pub use self::process::{Found, GroupMark, HOLDERS_MAX, Process, ProcessId, SchedClass, Started};
 use crate::error::Result;
 use crate::units::SocketInode;
 
@@ -47,9 +47,22 @@ impl Holders {
     /// # Errors
     /// When the kernel refuses to tell.
     pub fn look(&self, sockets: &HashSet<SocketInode>) -> Result<Found> {
+        self.look_while(sockets, || true)
+    }
+
+    /// The same, or what has been found until `goes_on` says no: any user may open so many files that a look takes
+    /// many seconds.
+    ///
+    /// # Errors
+    /// When the kernel refuses to tell.
+    pub fn look_while(
+        &self,
+        sockets: &HashSet<SocketInode>,
+        goes_on: impl Fn() -> bool,
+    ) -> Result<Found> {
         match &self.iterators {
-            Some(iterators) => iterators.look(sockets),
-            None => proc::look(sockets),
+            Some(iterators) => iterators.look(sockets, goes_on),
+            None => proc::look(sockets, goes_on),
         }
     }
 }

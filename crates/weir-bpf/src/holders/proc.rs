@@ -3,31 +3,37 @@
 use std::collections::HashSet;
 use std::fs;
 
-use super::process::{Found, Process, ProcessId, SchedClass, Started};
+use super::process::{Found, Holdings, Process, ProcessId, SchedClass, Started};
 use crate::error::{Error, Result};
 use crate::sys::stat::{self, Stat};
 use crate::units::{Nice, SocketInode, Uid};
 
-pub(super) fn look(sockets: &HashSet<SocketInode>) -> Result<Found> {
-    let mut found = Found::default();
+pub(super) fn look(sockets: &HashSet<SocketInode>, goes_on: impl Fn() -> bool) -> Result<Found> {
+    let mut holdings = Holdings::default();
+    let mut told = Vec::new();
     let processes = stat::processes();
     for pid in processes.map_err(|source| Error::system("list", "/proc", source))? {
+        if !goes_on() {
+            break;
+        }
         let held = held_by(pid, sockets);
         if held.is_empty() {
             continue;
         }
         // Looked at after its files, it may be another process by now only if its number has come round.
         if let Some(process) = process(pid) {
-            found.holders.extend(held.into_iter().map(|inode| (inode, process.id)));
-            found.processes.push(process);
+            let new = held.into_iter().filter(|inode| holdings.add(*inode, process.id));
+            if new.count() > 0 {
+                told.push(process);
+            }
         }
     }
-    Ok(found)
+    Ok(Found { holders: holdings.pairs().collect(), processes: told })
 }
 
 /// Nothing of a process that has ended.
-fn held_by(pid: i32, sockets: &HashSet<SocketInode>) -> Vec<SocketInode> {
-    let Ok(files) = fs::read_dir(format!("/proc/{pid}/fd")) else { return Vec::new() };
+fn held_by(pid: i32, sockets: &HashSet<SocketInode>) -> HashSet<SocketInode> {
+    let Ok(files) = fs::read_dir(format!("/proc/{pid}/fd")) else { return HashSet::new() };
     let inode = |file: fs::DirEntry| {
         let target = fs::read_link(file.path()).ok()?;
         let number = target.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?;

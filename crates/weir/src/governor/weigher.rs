@@ -50,7 +50,7 @@ impl Weigher {
             while goes_on(&ended, Some(&receivers), AGAIN) {
                 let begun = sched::own_cpu_time();
                 let interfaces = lock(&interfaces).clone();
-                let looked = look(&mut owners, &receivers, &interfaces);
+                let looked = look(&mut owners, &receivers, &interfaces, &ended);
                 *lock(&told) = looked.err();
                 let took = sched::own_cpu_time().saturating_sub(begun);
                 if !goes_on(&ended, None, took * REST_PER_LOOK) {
@@ -75,12 +75,22 @@ fn goes_on(ended: &PipeReader, receivers: Option<&Receivers>, time: Duration) ->
 }
 
 /// Where the kernel does not tell who has a socket open, all weigh the same.
-fn look(owners: &mut Owners, receivers: &Receivers, interfaces: &[IfIndex]) -> Result<()> {
+fn look(
+    owners: &mut Owners,
+    receivers: &Receivers,
+    interfaces: &[IfIndex],
+    ended: &PipeReader,
+) -> Result<()> {
     let wanted = receivers.take_wanted();
     if wanted.is_empty() {
         return Ok(());
     }
-    let ownership = owners.look()?;
+    // The daemon's end does not wait for a look that takes long.
+    let still = || goes_on(ended, None, Duration::ZERO);
+    let ownership = owners.look_while(still)?;
+    if !still() {
+        return Ok(());
+    }
     let requests = wanted.iter().filter(|channel| channel.kind == Kind::TcpRequest);
     let asked: BTreeSet<u16> = requests.filter_map(Channel::local_port).collect();
     if !asked.is_empty() {

@@ -63,10 +63,15 @@ impl Owners {
 
     /// Who owns what now. Processes outside this pid namespace are not seen.
     pub fn look(&mut self) -> Result<Ownership> {
+        self.look_while(|| true)
+    }
+
+    /// The same, or what has been found until `goes_on` says no.
+    pub fn look_while(&mut self, goes_on: impl Fn() -> bool) -> Result<Ownership> {
         let at = Instant::now();
         let sockets = self.sockets.sockets()?;
         let inodes: HashSet<SocketInode> = sockets.iter().filter_map(|each| each.inode).collect();
-        let found = self.holders.look(&inodes)?;
+        let found = self.holders.look_while(&inodes, goes_on)?;
         self.users.refresh();
         self.weights.refresh();
         let process = |it: &holders::Process| (it.id, Arc::new(self.process(it)));
