@@ -27,6 +27,7 @@ use weir_bpf::lazy::{LazyRings, LazySocket, RingId};
 use weir_bpf::sync::lock;
 use weir_bpf::sys::divert::{Filters, cgroup_programs};
 use weir_bpf::sys::link::Links;
+use weir_bpf::sys::stat::Stat;
 use weir_bpf::units::IfIndex;
 use weir_socket::protocol::{Peer, Reply, send};
 
@@ -58,6 +59,8 @@ const UNSAFE_RINGS: &str = "on this kernel a ring's reader can overwrite the ker
 
 const OUTSIDE: &str = "weir is in a PID namespace of its own, and cannot see the program's control group; run weir in the \
                        host's (`docker run --pid=host`)";
+const GONE: &str = "the process that connected has ended, and its control group cannot be seen; connect from one that \
+                    stays until the answer";
 
 /// What the thread and the daemon tell each other.
 #[derive(Default)]
@@ -131,6 +134,8 @@ struct Client {
     /// one that no clerk has drained stays open until then.
     connection: ManuallyDrop<OwnedFd>,
     who: Peer,
+    /// When its process started (see [`started`]).
+    started: Option<u64>,
     since: Instant,
     /// Why it gets no ring, whatever it asks.
     refusal: Option<String>,
@@ -280,6 +285,8 @@ impl Server {
             };
             let connection = ManuallyDrop::new(connection);
             let Ok(who) = Peer::of(&*connection) else { continue };
+            // At once: it may have ended by the time that it has asked.
+            let started = started(who.pid);
             let kept: usize = self.users.values().map(|user| user.kept.len()).sum();
             let user = self.users.entry(who.uid).or_default();
             user.connections += 1;
@@ -306,7 +313,8 @@ impl Server {
                 None
             };
             let refused = refusal.is_some();
-            let client = Client { connection, who, since: Instant::now(), refusal, ring: None };
+            let since = Instant::now();
+            let client = Client { connection, who, started, since, refusal, ring: None };
             if refused { self.have_served(client) } else { self.clients.push(client) }
         }
     }
@@ -365,7 +373,7 @@ impl Server {
             (_, Said::Nothing) => return self.forget(client),
             (Some(why), _) | (None, Said::Wrong(why)) => Err(why),
             (None, Said::Asked { socket, ring_bytes }) => {
-                self.register(client.who, socket, ring_bytes)
+                self.register(&client, socket, ring_bytes)
             }
         };
         match reply {
@@ -386,10 +394,11 @@ impl Server {
 
     fn register(
         &mut self,
-        who: Peer,
+        client: &Client,
         socket: LazySocket,
         bytes: u64,
     ) -> std::result::Result<(Ring, OwnedFd), String> {
+        let who = client.who;
         if let Some(why) = lock(&self.shared).diverted.clone() {
             return Err(why);
         }
@@ -405,10 +414,7 @@ impl Server {
         if let Some(why) = found {
             return Err(why);
         }
-        if who.pid == 0 {
-            return Err(OUTSIDE.into());
-        }
-        if let Some(why) = cgroup_programs(who.pid) {
+        if let Some(why) = past_its_group(who.pid, client.started) {
             return Err(why);
         }
         let size = u32::try_from(bytes).map_err(|error| error.to_string())?;
@@ -540,9 +546,43 @@ impl Server {
     }
 }
 
+/// Tells a process from a later one with its number: clock ticks since boot. `None` if it has ended.
+fn started(pid: i32) -> Option<u64> {
+    Stat::of(pid)?.start_ticks()
+}
+
+/// What the process that has connected would be given past its control group, or why that cannot be told.
+fn past_its_group(pid: i32, since: Option<u64>) -> Option<String> {
+    if pid == 0 {
+        return Some(OUTSIDE.into());
+    }
+    let programs = cgroup_programs(pid);
+    // Looked at last: if it is there now, the group was its own.
+    let is_there = since.is_some() && started(pid) == since;
+    if is_there { programs } else { Some(GONE.into()) }
+}
+
 /// How many may have connected: each takes a descriptor, and the daemon has use for others.
 fn clients_max() -> usize {
     let limit = getrlimit(Resource::Nofile).current;
     let half = limit.map_or(usize::MAX, |limit| usize::try_from(limit / 2).unwrap_or(usize::MAX));
     half.min(abi::LAZY_SOCKETS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_control_group_is_believed_only_of_the_process_that_connected() {
+        let pid = std::process::id().cast_signed();
+        let own = started(pid);
+        assert!(own.is_some());
+        assert_ne!(past_its_group(pid, own).as_deref(), Some(GONE));
+        // Its number was another's, or nobody's, when it connected.
+        for since in [own.map(|ticks| ticks - 1), None] {
+            assert_eq!(past_its_group(pid, since).as_deref(), Some(GONE));
+        }
+        assert_eq!(past_its_group(0, None).as_deref(), Some(OUTSIDE));
+    }
 }

@@ -463,6 +463,55 @@ fn a_program_that_does_not_see_the_daemons_pid_namespace_has_a_lazy_socket() {
     daemon.interrupt();
 }
 
+/// The one that connected may have been in a group that a program is attached to.
+#[test]
+fn whoever_has_the_number_of_the_process_that_connected_lends_it_no_control_group() {
+    // Of a PID namespace, the next number can be chosen.
+    let script = r"
+import os, socket, struct, subprocess, sys, time
+path, weir = sys.argv[1], sys.argv[2:]
+daemon = subprocess.Popen(weir, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+kept = []
+def ask(client):
+    udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); udp.bind(('198.18.0.1', 0)); kept.append(udp)
+    socket.send_fds(client, [struct.pack('=8sIIQ', b'weirlazy', 1, 0, 1 << 20)], [udp.fileno()])
+    answer, *_ = socket.recv_fds(client, 2000, 1)
+    return answer[24:].decode() if answer[12] else 'a ring'
+def client():
+    kept.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+    return kept[-1]
+while not os.path.exists(path): time.sleep(0.01)
+first = client(); first.connect(path); print(ask(first))
+def accepted(): # The daemon's socket had a longer name before.
+    with open('/proc/net/unix') as all: return sum(each[5] == '03' and path in each[-1] for each in map(str.split, all))
+second, (ends, end) = client(), os.pipe()
+connected = os.fork()
+if connected == 0:
+    second.connect(path); os.read(ends, 1); os._exit(0)
+while accepted() < 2: time.sleep(0.01)
+os.write(end, b'x'); os.waitpid(connected, 0)
+successor = 0
+while successor != connected:
+    with open('/proc/sys/kernel/ns_last_pid', 'w') as last: last.write(str(connected - 1))
+    successor = os.fork()
+    if successor == 0: time.sleep(100)
+print(ask(second))
+daemon.terminate(); daemon.wait()
+";
+    let network = Network::ipv4_only();
+    let path = daemon_socket(&network);
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--kill-child", "--mount-proc", "timeout", "60"]);
+    command.args(["python3", "-c", script]).arg(path);
+    command.args([WEIR, "run", NEAR, "--quiet", "--lazy"]);
+    let output = network.near.run(|| command.output().unwrap()).unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let (first, second) = said.split_once('\n').unwrap();
+    assert_eq!(first, "a ring", "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(second.contains("the process that connected has ended"), "{said}");
+    wait_until("everything is put back", || network.is_untouched());
+}
+
 /// Whatever is sent, with whatever descriptors: it is answered, or the connection ends, and nothing stays open.
 #[test]
 fn any_bytes_and_descriptors_are_survived() {
