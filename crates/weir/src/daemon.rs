@@ -21,6 +21,7 @@ use crate::interface::{self, Kernel, Loss, Protected, TICK};
 use crate::joined::Waiting;
 use crate::key::Key;
 use crate::lazy::LazyServer;
+use crate::metrics::Unserved;
 use crate::ready;
 use crate::report::{Report, summary};
 use crate::sample::late_drops;
@@ -102,6 +103,8 @@ pub struct Wardens {
     pub sleep: Sleep,
     /// Makes sockets lazy, where that is wanted.
     pub lazy: Option<LazyServer>,
+    /// Serves the metrics, once it can.
+    pub metrics: Unserved,
     /// Watches queues that are no socket's.
     pub _feedback: Waiting,
 }
@@ -232,6 +235,7 @@ impl Daemon {
         }
         let sleep = self.wardens.sleep.status();
         self.tend_lazy();
+        self.wardens.metrics.serve(&mut self.console);
         let mut gone = Vec::new();
         // One of the others' is enough to tell it.
         let mut lost: Vec<_> = self.unprotected.iter().map(|each| each.status.clone()).collect();

@@ -38,7 +38,8 @@ pub fn check(command: &str) -> Result<()> {
 
 /// What the daemon and its guardian keep for their life. `CAP_SYS_ADMIN` stays: objects of others are opened by their
 /// numbers with it (`BPF_MAP_GET_FD_BY_ID`), and namespaces entered. `CAP_SYS_PTRACE` and `CAP_DAC_READ_SEARCH` look at
-/// who has which socket open, and read the user's configuration again.
+/// who has which socket open, and read the user's configuration again; `CAP_NET_BIND_SERVICE` serves metrics at a port
+/// below 1024, which may be free later only.
 const KEPT: CapabilitySet = CapabilitySet::NET_ADMIN
     .union(CapabilitySet::NET_RAW)
     .union(CapabilitySet::BPF)
@@ -46,7 +47,8 @@ const KEPT: CapabilitySet = CapabilitySet::NET_ADMIN
     .union(CapabilitySet::SYS_NICE)
     .union(CapabilitySet::SYS_ADMIN)
     .union(CapabilitySet::SYS_PTRACE)
-    .union(CapabilitySet::DAC_READ_SEARCH);
+    .union(CapabilitySet::DAC_READ_SEARCH)
+    .union(CapabilitySet::NET_BIND_SERVICE);
 
 /// Gives up what a daemon does not need, before it starts threads and its guardian: they inherit what is left. What it
 /// needs is descriptors, some 50 for each interface: as many as the hard limit allows, since the usual soft one is for

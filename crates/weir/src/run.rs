@@ -28,7 +28,7 @@ use crate::host::Host;
 use crate::interface::{self, Kernel, Protected};
 use crate::key::Key;
 use crate::lazy::{self, LazyServer, Listener};
-use crate::metrics;
+use crate::metrics::Unserved;
 use crate::privilege;
 use crate::report::Report;
 use crate::screen;
@@ -63,13 +63,8 @@ pub fn run(args: &RunArgs) -> Result<()> {
         console.say(&error.to_string());
     }
     let keys: Vec<Key> = claims.iter().map(|claim| claim.key(&host)).collect();
-    if let (Some(address), _) = config.metrics() {
-        // Without them the host is no less protected.
-        match metrics::serve(address) {
-            Ok(at) => console.say(&format!("metrics at http://{at}/metrics")),
-            Err(error) => console.say(&error.to_string()),
-        }
-    }
+    let mut metrics = Unserved::new(config.metrics().0);
+    metrics.serve(&mut console);
     let shares = config.shares().settings();
     let wanted = claims.into_iter().map(|claim| {
         let effective = config.of(&claim.interface());
@@ -139,7 +134,8 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let interfaces = (protected, unprotected.collect());
     let report = Report::of(args);
     let guardian = Some(guardian);
-    let wardens = Wardens { guardian, keys, kernel, numbers, sleep, lazy, _feedback: feedback };
+    let wardens =
+        Wardens { guardian, keys, kernel, numbers, sleep, lazy, metrics, _feedback: feedback };
     Daemon::new(interfaces, wardens, signals, Reloader::new(config), console, report).run()
 }
 

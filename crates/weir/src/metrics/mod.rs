@@ -1,4 +1,4 @@
-//! What `weir status` knows, as OpenMetrics: for a node exporter's textfile collector, or over HTTP ([`serve`]).
+//! What `weir status` knows, as OpenMetrics: for a node exporter's textfile collector, or over HTTP (`serve`).
 //!
 //! Verdicts and reasons come from the one list in `bpf/verdict.h`. Labels are bounded: interfaces, their namespaces,
 //! reasons, kinds of diversion and CPUs; nothing that a packet's sender chooses.
@@ -16,7 +16,7 @@ mod serve;
 use crate::governor::observed::Observed;
 use crate::status::{DiversionStatus, InterfaceStatus, ReasonCount};
 
-pub use serve::serve;
+pub use serve::Unserved;
 
 type Labels = Vec<(&'static str, String)>;
 /// What a family has of an interface: values by what tells them apart.

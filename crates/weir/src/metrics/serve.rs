@@ -17,6 +17,7 @@ use rustix::event::PollFlags;
 use weir_bpf::sys::netns::NetNs;
 
 use super::openmetrics;
+use crate::console::Console;
 use crate::error::{Error, Result};
 use crate::ready;
 use crate::rundir::{RUN_DIR, RunDir};
@@ -35,8 +36,31 @@ const REQUEST_MAX: usize = 4096;
 /// `prometheus_client` writes this version.
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+/// Where metrics are to be served, until they are. Any user may take the port while weir is started anew, and serve
+/// what he likes there until he lets go of it.
+pub struct Unserved(Option<SocketAddr>);
+
+impl Unserved {
+    /// Nowhere, if nobody wants them.
+    pub fn new(wanted: Option<SocketAddr>) -> Self {
+        Self(wanted)
+    }
+
+    /// Serves them from now on if it can, and says so. Without them the host is no less protected.
+    pub fn serve(&mut self, console: &mut Console) {
+        let Some(address) = self.0 else { return };
+        match serve(address) {
+            Ok(at) => {
+                console.say(&format!("metrics at http://{at}/metrics"));
+                self.0 = None;
+            }
+            Err(error) => console.trouble(&error),
+        }
+    }
+}
+
 /// Listens, and answers for as long as the process lives. Returns where it listens.
-pub fn serve(address: SocketAddr) -> Result<SocketAddr> {
+fn serve(address: SocketAddr) -> Result<SocketAddr> {
     let netns = NetNs::current()?.inode();
     let listen = || {
         let listener = TcpListener::bind(address)?;
@@ -49,10 +73,21 @@ pub fn serve(address: SocketAddr) -> Result<SocketAddr> {
         Ok(address)
     };
     listen().map_err(|source: io::Error| {
-        Error::refused(
-            format!("metrics cannot be served at {address}: {source}"),
-            "choose another port for `metrics` in the configuration file, and restart weir",
-        )
+        let port = address.port();
+        let remedy = match source.kind() {
+            io::ErrorKind::AddrInUse => {
+                format!(
+                    "`ss -ltnp sport = :{port}` tells whose it is; weir tries again each second"
+                )
+            }
+            io::ErrorKind::PermissionDenied => {
+                "a port below 1024 takes CAP_NET_BIND_SERVICE (systemd: CapabilityBoundingSet=)"
+                    .into()
+            }
+            _ => "choose another port for `metrics` in the configuration file, and restart weir"
+                .into(),
+        };
+        Error::refused(format!("metrics cannot be served at {address}: {source}"), remedy)
     })
 }
 

@@ -1,7 +1,7 @@
 //! weir as a service: everything from the file, systemd's protocol, the privileges of the unit, the package.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -382,6 +382,26 @@ fn metrics_are_served_on_loopback_if_the_file_says_so() {
     let said = ends_well(child);
     assert!(said.contains("metrics cannot be served at 127.0.0.1:9463"), "{said}");
     network.assert_left_untouched_by(daemon);
+}
+
+/// Below 1024, where a user cannot have it: weir keeps what it takes.
+#[test]
+fn metrics_are_served_once_the_port_is_free() {
+    const AT: &str = "127.0.0.1:946";
+    let network = Network::new();
+    sh(&network, "ip link set lo up");
+    let other = network.near.run(|| TcpListener::bind(AT).unwrap()).unwrap();
+    let file = ConfigFile::new("taken", &format!("metrics = \"{AT}\"\n"));
+    let daemon = Daemon::start(&network, &["--config", file.path()]);
+    let told = "metrics cannot be served at 127.0.0.1:946: Address already in use";
+    daemon.said(told);
+    daemon.said("`ss -ltnp sport = :946` tells whose it is");
+    drop(other);
+    wait_until("the metrics are there", || {
+        ask(&network, AT, GET).is_ok_and(|answer| answer.starts_with("HTTP/1.1 200 OK"))
+    });
+    let said = daemon.interrupt();
+    assert_eq!(said.matches(told).count(), 1, "{said}");
 }
 
 /// Any user may connect, as fast as he can.
