@@ -35,7 +35,7 @@ pub enum Ordinary {
     )]
     NotAllowed,
     /// It has refused, and says why.
-    #[error("weir makes this socket not lazy: {0}")]
+    #[error("weir leaves this socket ordinary: {0}")]
     Refused(String),
     /// What listens is not root's, so nothing is told to it.
     #[error("what listens in place of weir belongs to uid {0}, not to root")]

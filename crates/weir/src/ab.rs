@@ -252,7 +252,7 @@ pub fn end_with_parent() -> Result<()> {
     if getppid() == parent {
         return Ok(());
     }
-    Err(Error::refused("whoever compares slices has ended", "start `weir run --ab` again"))
+    Err(Error::refused("the parent process has ended", "start `weir run --ab` again"))
 }
 
 /// What a slice is given of the arguments of `weir run`: all but those that it has otherwise.

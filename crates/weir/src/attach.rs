@@ -127,8 +127,8 @@ fn plan(request: Attach, bare: bool, driver: Option<&str>) -> (&'static [AttachM
                 // Drivers may give up LRO or hardware GRO for it, need queues, or reset their rings, and their
                 // link goes down for a while.
                 (None, Some(driver)) => format!(
-                    "auto: nobody has measured what native XDP takes from other traffic on driver \
-                     {driver}; `--attach native` discards at less cost"
+                    "auto: native XDP's cost to other traffic is not measured on driver {driver}; \
+                     `--attach native` discards at less cost"
                 ),
                 (None, None) => "auto: no driver that could run XDP".into(),
             };

@@ -44,7 +44,7 @@ pub enum Napi {
 pub enum Forward {
     /// The kernel
     Kernel,
-    /// The driver, where a packet needs nothing but routing; the kernel all others
+    /// The driver, for packets that need only routing; the kernel, for all others
     Xdp,
 }
 

@@ -59,7 +59,7 @@ impl Claim {
         let info = host.links.info(ifindex)?;
         if interface == "lo" || (info.kind.is_none() && info.mac == Some(NO_MAC)) {
             return Err(Error::refused(
-                format!("{interface} is the loopback interface, which has no flood to fear"),
+                format!("{interface} is the loopback interface, which receives no floods"),
                 "name the interface that packets come in by; `ip link` lists them",
             ));
         }
@@ -96,7 +96,7 @@ impl Claim {
         }
         let elsewhere = where_it_runs(interface, kind, ethtool::driver(interface).ok().as_deref());
         if let Some(place) = elsewhere.filter(|_| attach == Attach::Native) {
-            let problem = format!("{place}, sockets bound to {interface} cannot be told");
+            let problem = format!("{place}, sockets bound to {interface} cannot be identified");
             return Err(Error::refused(problem, at_tc()));
         }
         let key = host.key(ifindex);

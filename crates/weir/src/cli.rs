@@ -96,11 +96,11 @@ pub enum Command {
 const RUN_EXAMPLES: &str = "\
 Examples:
   sudo weir run eth1 --policy shadow   only say what would be discarded, and whose it is
-  sudo weir run eth1 --ab 60s          what would be better, and what worse: 6 times a minute of each
+  sudo weir run eth1 --ab 60s          what weir improves or worsens: 6 pairs of one-minute slices
   sudo weir run eth1                   protect eth1; Ctrl-C puts everything back
   sudo weir run eth1 eth2 --cpus 2-3   and keep their NAPI threads on CPUs 2 and 3
   sudo weir run eth1 --user-share 70%  leave more of the CPU to processes
-  sudo weir run eth1 --nice 5          one weight for network input, whatever happens
+  sudo weir run eth1 --nice 5          a fixed priority for network input
   sudo weir run eth1 --attach tc       beside another XDP program
   sudo weir run eth1 --lazy            and let programs have lazy sockets
   sudo weir run eth1 --json | jq .     one JSON object per second
@@ -136,9 +136,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "MIB", default_value_t = 256, requires = "lazy", help_heading = "Lazy sockets",
         value_parser = RangedI64ValueParser::<u64>::from(1..1 << 20))]
     pub lazy_memory: u64,
-    /// Compare, on the traffic that there is: slices of this length in which weir protects, and as many in shadow, in
-    /// pairs. Says by how much late drops, delivery and the CPU time of receiving differ, and ends without protection;
-    /// 1s to 1h
+    /// Compare, on live traffic, slices of this length with protection and as many in shadow, in pairs. Says by how
+    /// much late drops, delivery and the CPU time of receiving differ, and ends without protection; 1s to 1h
     #[arg(long, value_name = "TIME", value_parser = slice, help_heading = "Comparison",
         conflicts_with_all = ["policy", "lazy"])]
     pub ab: Option<Duration>,
@@ -184,8 +183,8 @@ pub struct StatusArgs {
     #[arg(long)]
     pub all_namespaces: bool,
     /// Print one line, and exit with 0 if every interface is protected, with 1 if one is not or only in part or a wall
-    /// has lost its screen, with 3 if weir does not run, with 4 if that cannot be told, as to others than root, with 5
-    /// if weir has reported nothing for three minutes and could have
+    /// has lost its screen, with 3 if weir does not run, with 4 if that cannot be told, as without root, with 5 if
+    /// weir has reported nothing for three minutes although it could
     #[arg(long, conflicts_with = "json")]
     pub check: bool,
     /// Print OpenMetrics, for a Prometheus node exporter's textfile collector
@@ -261,8 +260,8 @@ pub struct ExplainArgs {
     /// The capture, pcap or pcapng; `-` for standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// The interface that the packets are taken to come in on [default: the protected one, else the only one
-    /// that is up, has an address, and can be protected]
+    /// The interface that is assumed to receive the packets [default: the protected one, else the only one that is
+    /// up, has an address, and can be protected]
     #[arg(long, value_name = "IFACE")]
     pub interface: Option<String>,
     /// The configuration that names the protected ports, as of `weir run` [default: /etc/weir/weir.toml, if it

@@ -141,6 +141,6 @@ pub fn check(links: &Links, interfaces: &[IfIndex]) -> Result<()> {
 
 /// The refusal to begin.
 pub fn refused(bar: &str) -> Error {
-    let problem = format!("the fast path would take packets past this, or lose them: {bar}");
+    let problem = format!("the fast path would bypass this, or lose packets: {bar}");
     Error::refused(problem, "change that, or leave `--forward xdp` out")
 }

@@ -418,7 +418,7 @@ impl Protected {
     /// Why no lazy socket is given packets of it, if none is.
     pub fn diverted(&self) -> Option<String> {
         if self.gate.sees_pieces() {
-            let why = "XDP does not see here which packets are several in one; use `--attach tc`";
+            let why = "XDP cannot tell merged packets from single ones here; use `--attach tc`";
             return Some(format!("{}: {why}", self.interface()));
         }
         self.diverting.elsewhere().map(|diversion| format!("{}: {diversion}", self.interface()))

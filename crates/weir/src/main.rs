@@ -85,7 +85,7 @@ fn main() -> ExitCode {
         Ok(cli) => {
             if !Path::new("/proc/self").exists() {
                 out::say(
-                    "weir: /proc is missing, and most of what weir looks at; `mount -t proc proc /proc`",
+                    "weir: /proc is missing, so weir sees little; `mount -t proc proc /proc`",
                 );
             }
             dispatch(cli.command)

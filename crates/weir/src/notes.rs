@@ -36,9 +36,8 @@ fn behind(names: &[String]) -> Option<String> {
     let (_gate, others) = names.split_last()?;
     (!others.is_empty()).then(|| {
         format!(
-            "other tc programs run before the gate ({}), and a packet that one of them accepts for \
-             good (TC_ACT_OK) is not seen by weir; on a driver that takes it, `--attach native` \
-             sees all",
+            "other tc programs run before the gate ({}), and weir does not see packets that one of \
+             them accepts (TC_ACT_OK); `--attach native`, on a driver that takes it, sees all",
             others.join(", ")
         )
     })

@@ -100,7 +100,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
         ("egress interfaces", egress::watcher(&probe, Arc::clone(&numbers))),
     ];
     let heard = kinds.into_iter().filter_map(|(of, watcher)| {
-        let unheard = |error| console.say(&format!("queues of {of} are not heard: {error}"));
+        let unheard = |error| console.say(&format!("queues of {of} are not watched: {error}"));
         watcher.map_err(unheard).ok()
     });
     let feedback = feedback::start(heard.collect())?;

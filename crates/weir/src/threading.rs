@@ -133,7 +133,7 @@ fn no_napi(interface: &str) -> String {
              gro on` and `ethtool -K PEER tso off`, or the gate is in its driver, `--attach native`"
         ),
         // `tun_get_user()`
-        Ok("tun") => "packets of a tun device come in the time of the program that writes them, which has its own \
+        Ok("tun") => "a tun device's packets take CPU time of the program that writes them, which has its own \
                       weight"
             .into(),
         _ => "the driver has no NAPI that threads could poll".into(),

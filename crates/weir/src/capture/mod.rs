@@ -93,7 +93,7 @@ fn refuse(args: &CaptureArgs) -> Result<()> {
     let to_stdout = args.write.as_deref() == Some(Path::new("-"));
     if args.rotation.keep.is_some() && !rotates {
         let remedy = "add `--rotate-size` or `--rotate-time`";
-        return Err(Error::refused("`--keep` is about the files of a rotation", remedy));
+        return Err(Error::refused("`--keep` applies to rotated files only", remedy));
     }
     if to_stdout && (args.json || rotates) {
         return Err(Error::refused(
@@ -102,7 +102,7 @@ fn refuse(args: &CaptureArgs) -> Result<()> {
         ));
     }
     if args.attach == Place::Native && args.direction == Direction::Out {
-        let problem = "in the driver there are received packets alone";
+        let problem = "the driver sees received packets only";
         return Err(Error::refused(problem, "leave out `--attach native`"));
     }
     Ok(())

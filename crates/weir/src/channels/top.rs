@@ -28,7 +28,10 @@ const CLEAR_BELOW: &str = "\x1b[J";
 pub fn run(args: &TopArgs) -> Result<()> {
     privilege::check_for("weir top", &NEEDED)?;
     if args.interval.is_zero() {
-        return Err(Error::refused("there is no view of no time", "leave out `--interval 0`"));
+        return Err(Error::refused(
+            "the view needs an interval above 0",
+            "leave out `--interval 0`",
+        ));
     }
     let stop = signals::catch(&[SIGINT, SIGTERM, SIGQUIT, SIGHUP])?;
     let mut watch = Watch::open(args.interface.as_deref(), true)?;

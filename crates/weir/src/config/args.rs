@@ -74,7 +74,7 @@ pub struct CheckArgs {
     /// The file
     #[arg(value_name = "FILE", default_value = super::layer::DEFAULT_FILE)]
     pub file: PathBuf,
-    /// Also whether it fits this host: has it the CPUs that are named?
+    /// Also check that it fits this host: that the CPUs it names exist
     #[arg(long)]
     pub host: bool,
 }

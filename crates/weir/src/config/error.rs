@@ -11,7 +11,7 @@ use super::layer::Line;
 pub enum ConfigError {
     /// The file cannot be read.
     #[error(
-        "cannot read the configuration {}: {source}; name a file that can be read with --config, or \
+        "cannot read the configuration {}: {source}; with --config, name a file that can be read, or \
          /dev/null for none",
         .path.display()
     )]

@@ -59,7 +59,7 @@ impl ConfigFile {
         let newlines: Vec<usize> = newlines.map(|(at, _)| at).collect();
         let text = std::str::from_utf8(bytes).map_err(|error| {
             let line = Line::of(&newlines, error.valid_up_to());
-            let what = "this is not text in UTF-8, which TOML is".into();
+            let what = "this is not UTF-8 text, as TOML must be".into();
             ConfigError::Wrong(vec![Problem { path: path.into(), line, what }])
         })?;
         let mut walk = Walk { path, text, newlines, problems: Vec::new() };
@@ -143,8 +143,8 @@ impl<'a> Walk<'a> {
             if value.get_ref().is_table() {
                 // What TOML makes of a VLAN's name.
                 let what = format!(
-                    "there are no sections in an interface's; if the interface's name has a dot, \
-                     write it in quotes: [interface.\"{}.{}\"]",
+                    "an interface's section contains no sections; if the interface's name has a \
+                     dot, write it in quotes: [interface.\"{}.{}\"]",
                     name.get_ref(),
                     key.get_ref()
                 );
@@ -167,7 +167,7 @@ impl<'a> Walk<'a> {
         let text = self.text_of(value);
         let read = match key.get_ref().as_ref() {
             "protect" if !matches!(origin, Origin::Interface(_)) => {
-                let what = "protect belongs into an interface's section, such as [interface.eth0]";
+                let what = "protect belongs in an interface's section, such as [interface.eth0]";
                 return self.problem(key, what.into());
             }
             "metrics" => {

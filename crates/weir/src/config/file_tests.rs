@@ -279,7 +279,7 @@ fn what_is_no_toml_is_named_with_its_line() {
         assert!(said.contains("is a string, such as \"50%\""), "{text:?}: {said}");
     }
     let error = ConfigFile::parse(Path::new("w.toml"), b"nice = 1\nprefer = \"\xff\"").unwrap_err();
-    assert_eq!(error.to_string(), "w.toml:2: this is not text in UTF-8, which TOML is");
+    assert_eq!(error.to_string(), "w.toml:2: this is not UTF-8 text, as TOML must be");
 }
 
 #[test]

@@ -155,7 +155,7 @@ settings! {
     napi: Option<Napi> = None,
         word(Napi), option(value_name = "WHO"), who => who.as_ref().map(choice_text), live: false,
         unset: "as needed";
-    /// Who forwards packets, of a router, between the interfaces that weir protects so [default: kernel]
+    /// Who forwards a router's packets between the protected interfaces with this setting [default: kernel]
     forward: Forward = Forward::Kernel,
         word(Forward), option(value_name = "WHO"), who => choice_text(who), live: false;
     /// Keep the threads that receive on these CPUs, such as 0-3,8; no effect where softirqs poll [default: leave them

@@ -103,7 +103,7 @@ fn a_service_gets_everything_from_the_file() {
     assert_eq!(settings(&config("--policy on --rps-off", file), "eth1"), (Policy::On, true));
     let wrong =
         ConfigFile::parse(Path::new("w.toml"), b"protect = true\n").unwrap_err().to_string();
-    assert!(wrong.contains("protect belongs into an interface's section"), "{wrong}");
+    assert!(wrong.contains("protect belongs in an interface's section"), "{wrong}");
 }
 
 #[test]

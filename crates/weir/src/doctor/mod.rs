@@ -39,7 +39,7 @@ const RECORD_BYTES_MAX: u64 = 64 << 20;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Reads counters twice and compares them. It attaches nothing and changes nothing. Without root it sees less, and
-says what: whose a socket of another user's is, what diverts packets, which XDP program is attached.
+says what it misses: processes of other users' sockets, what diverts packets, which XDP program is attached.
 
 Exits with 0 if all is well, with 1 if something is wrong, and with 3 if it cannot tell.
 
@@ -63,7 +63,7 @@ pub struct DoctorArgs {
     /// Also write everything that was read to this new file; Ctrl-C then ends the look early
     #[arg(long, value_name = "FILE", conflicts_with = "from")]
     pub record: Option<PathBuf>,
-    /// Look at what was recorded before instead of at this host
+    /// Look at this recording instead of at this host
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
 }

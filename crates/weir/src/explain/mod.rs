@@ -159,8 +159,8 @@ impl<'a> Session<'a> {
         }
         if self.target.discards && self.counters.get(Reason::UdpRoom).packets > 0 {
             notes.push(format!(
-                "weir protects {name}, so the kernel refuses hardly anything, which is how a full UDP queue is known \
-                 here: where `weir channels {name}` shows discards, what is said to have room has none"
+                "weir protects {name}, so the kernel refuses hardly anything, and only refusals show here that a UDP \
+                 queue is full: where `weir channels {name}` shows discards, a queue said to have room has none"
             ));
         }
         if !self.target.diversions.is_empty() {
@@ -171,8 +171,8 @@ impl<'a> Session<'a> {
         }
         if self.totals.truncated > 0 {
             notes.push(
-                "of truncated packets the gate was given what was captured, which looks malformed \
-                 where a header says that there is more; capture whole packets (`tcpdump -s 0`)"
+                "of truncated packets the gate saw only the captured part, which looks malformed if a \
+                 header says that there is more; capture whole packets (`tcpdump -s 0`)"
                     .into(),
             );
         }

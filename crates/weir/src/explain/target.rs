@@ -96,6 +96,6 @@ fn undecided(problem: &str, names: impl Iterator<Item = String>) -> Error {
     let names: Vec<String> = names.collect();
     Error::refused(
         format!("{problem} ({})", names.join(", ")),
-        "say which one the packets are to come in on: `--interface NAME`",
+        "name the one that receives the packets: `--interface NAME`",
     )
 }

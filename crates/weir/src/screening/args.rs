@@ -14,7 +14,7 @@ Packets that the host forwards between the two interfaces' networks, in either d
 first packet of each flow here, the others, and replies, in the kernel. Packets for the host itself pass. SIGHUP reads
 the rules again, SIGUSR1 prints counters.
 
-RULES has one rule a line; the first that matches decides, and what none matches is dropped; # begins a comment:
+RULES has one rule a line; the first that matches decides; packets that match none are dropped; # begins a comment:
 
     ACTION [PROTOCOL] [from NETWORKS [port PORTS]] [to NETWORKS [port PORTS]] [flags SET[/OF]] [type TYPES] [log]
 

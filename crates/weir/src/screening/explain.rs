@@ -95,7 +95,7 @@ fn parse(
     let judged = |it: &Parsed| (it.reached(), Packet::of(it), it.routed, it.ethertype);
     let is_same = judged(&parsed) == judged(&other);
     let is_read = parsed.reached() != Parse::WEIR_PARSE_MALFORMED;
-    let in_part = || ["captured in part".into(), "what is missing decides".into()];
+    let in_part = || ["captured in part".into(), "the missing part decides".into()];
     Ok((is_same && is_read).then_some(parsed).ok_or_else(in_part))
 }
 

@@ -118,7 +118,7 @@ fn sides<'a>(args: &ScreenArgs, names: [&'a str; 2]) -> Result<[Side<'a>; 2]> {
         let driver = ethtool::driver(name).ok();
         if let Some(place) = claim::where_it_runs(name, info.kind.as_deref(), driver.as_deref()) {
             return Err(Error::refused(
-                format!("{place}, packets of {name} are not known for its own"),
+                format!("{place}, packets of {name} cannot be identified"),
                 format!("screen it with {at_tc}"),
             ));
         }

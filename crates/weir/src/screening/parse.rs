@@ -154,10 +154,10 @@ impl<'a> Words<'a> {
         let one_is = |family: fn(&IpAddr) -> bool| networks.iter().any(|it| family(&it.address));
         match protocol {
             Some(ICMP) if one_is(IpAddr::is_ipv6) && !one_is(IpAddr::is_ipv4) => {
-                return Err((column, "icmp is IPv4's; of IPv6 it is icmp6".into()));
+                return Err((column, "icmp is IPv4's; for IPv6, write icmp6".into()));
             }
             Some(ICMPV6) if one_is(IpAddr::is_ipv4) && !one_is(IpAddr::is_ipv6) => {
-                return Err((column, "icmp6 is IPv6's; of IPv4 it is icmp".into()));
+                return Err((column, "icmp6 is IPv6's; for IPv4, write icmp".into()));
             }
             _ => {}
         }
@@ -214,7 +214,7 @@ fn network(text: &str) -> Result<Network, String> {
     let most = if address.is_ipv4() { 32 } else { 128 };
     let len: u8 = len.map_or(Ok(most), str::parse).unwrap_or(u8::MAX);
     if len > most {
-        return Err(format!("the prefix of {text:?} is to be a number to {most}"));
+        return Err(format!("the prefix length of {text:?} must be 0 to {most}"));
     }
     let first = bits(address) & !u128::MAX.checked_shr(len.into()).unwrap_or(0);
     let first = match address {
@@ -249,7 +249,7 @@ fn flags(text: &str) -> Result<Flags, String> {
         None => read(text).map(|set| (set, set | HANDSHAKE))?,
     };
     if set & !of != 0 {
-        return Err(format!("of {text:?}, what stands before the / is to stand behind it too"));
+        return Err(format!("in {text:?}, flags before the / must be after it too"));
     }
     Ok(Flags { set, of })
 }
@@ -297,8 +297,8 @@ mod tests {
             ("drop proto tcp", "column 12"),
             ("drop tcp to any from any", "column 17: \"from\" has no place here"),
             ("drop from ::1 to 10.0.0.1,10.0.0.2", "column 18: no packet goes from IPv4 to IPv6"),
-            ("drop icmp from ::1", "column 16: icmp is IPv4's; of IPv6 it is icmp6"),
-            ("drop icmp6 to 10.0.0.1", "column 15: icmp6 is IPv6's; of IPv4 it is icmp"),
+            ("drop icmp from ::1", "column 16: icmp is IPv4's; for IPv6, write icmp6"),
+            ("drop icmp6 to 10.0.0.1", "column 15: icmp6 is IPv6's; for IPv4, write icmp"),
             ("drop é nonsense", "column 6: \"é\" has no place"),
         ] {
             assert!(mistake(line).contains(said), "{line}: {}", mistake(line));

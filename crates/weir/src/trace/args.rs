@@ -14,7 +14,7 @@ stack. What is discarded in the driver (`weir run --attach native`) never comes 
 this host a little.
 
 Examples:
-  sudo weir trace eth1 -c 3 udp port 53        the way of three packets: to the process that reads them
+  sudo weir trace eth1 -c 3 udp port 53        the path of three packets to the process that reads them
   sudo weir trace eth1 --duration 10s --summary   where the time goes: each step's median and 99th percentile
   sudo weir trace eth1 dst host 198.51.100.7   what a router does with packets to a host
   sudo weir trace eth1 -c 100 --json tcp port 443 | jq .")]
@@ -33,7 +33,7 @@ pub struct TraceArgs {
     #[arg(long, value_name = "N", default_value_t = 1000,
         value_parser = clap::value_parser!(u32).range(10..=100_000))]
     pub rate: u32,
-    /// Print no packets, only what they add up to
+    /// Print only the summary, no packets
     #[arg(long)]
     pub summary: bool,
     /// Print JSON objects, one a line, the last of them `"event": "summary"`

@@ -130,7 +130,10 @@ fn auto_says_why_it_is_not_native() {
     let status = network.interface_status();
     assert_eq!(status["attach"], "tcx");
     let reason = status["attach_reason"].as_str().unwrap();
-    assert!(reason.starts_with("auto: nobody has measured what native XDP takes"), "{reason}");
+    assert!(
+        reason.starts_with("auto: native XDP's cost to other traffic is not measured"),
+        "{reason}"
+    );
     assert!(reason.contains("on driver bridge"), "{reason}");
     daemon.terminate();
     network.assert_untouched();

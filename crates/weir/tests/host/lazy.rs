@@ -172,7 +172,7 @@ fn with_generic_xdp_no_socket_is_lazy() {
     let (network, _daemon) = protected_ipv4(&["--lazy", "--attach", "generic"]);
     wait_until("it is refused", || {
         let socket = lazy_socket(&network, LAZY);
-        matches!(socket.ordinary(), Some(Ordinary::Refused(why)) if why.contains("several in one"))
+        matches!(socket.ordinary(), Some(Ordinary::Refused(why)) if why.contains("merged packets"))
     });
 }
 

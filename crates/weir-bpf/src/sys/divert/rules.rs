@@ -50,7 +50,7 @@ pub(super) fn before_main() -> rustix::io::Result<Option<String>> {
     let asks_main = |rule| leads_all_to(rule, &(RT_TABLE_MAIN..=RT_TABLE_MAIN));
     // A kernel without rules asks it.
     let asked = rules.is_empty() || rules.iter().any(asks_main);
-    Ok((!asked).then(|| "no rule (`ip rule`) has all look in the main table".into()))
+    Ok((!asked).then(|| "no rule (`ip rule`) sends every look-up to the main table".into()))
 }
 
 /// In the order in which they are tried; none where the kernel is without rules, or without this family.

@@ -39,7 +39,7 @@ fn refused_datagrams(reading: &Reading, losses: &Losses) -> Option<String> {
         false => "a filter of its own or IPsec's policy refuses them",
     };
     let (whose, rate) = (&socket.whose, count(socket.drop_pps));
-    Some(format!("{whose} loses {rate} packets/s, and not for want of room: {why}"))
+    Some(format!("{whose} loses {rate} packets/s, but not for lack of room: {why}"))
 }
 
 /// What resets a handshake, as a load balancer that checks whether somebody listens, counts as a drop at the listener,
@@ -51,7 +51,7 @@ fn refused_requests(reading: &Reading) -> Option<String> {
         return None;
     }
     Some(format!(
-        "{} turns away {} connection requests/s, and not as its accept queue is full",
+        "{} turns away {} connection requests/s, though its accept queue is not full",
         listener.whose,
         count(listener.drop_pps)
     ))
@@ -113,7 +113,7 @@ fn squeezed(reading: &Reading) -> Option<String> {
     (squeezed >= 1.0 && reading.receive_pps() >= BUSY_PPS).then(|| {
         format!(
             "receive processing is cut off {}/s with packets left (time_squeeze): a larger net.core.netdev_budget would \
-             take more from processes, not lose less",
+             take more from processes, saving no packets",
             count(squeezed)
         )
     })

@@ -54,7 +54,7 @@ pub(super) fn conntrack_full(reading: &Reading) -> Option<Finding> {
         ),
         whose: None,
         weir: Help::None,
-        weir_does: "nothing by itself; but what it discards takes no entry, floods that fill no queue among it"
+        weir_does: "nothing by itself; but what it discards, including floods that fill no queue, takes no entry"
             .into(),
         advice: vec![
             format!("on the host: sudo sysctl -w net.netfilter.nf_conntrack_max={}", table.limit.saturating_mul(2)),
@@ -104,8 +104,8 @@ pub(super) fn syn_flood(reading: &Reading) -> Option<Finding> {
         weir_does: hindered(
             reading,
             at,
-            "holds connection requests to a share of the CPU, so that other services keep theirs; among the requests \
-             of one listener it cannot tell real ones",
+            "holds connection requests to a share of the CPU, so that other services keep theirs; it cannot tell a \
+             listener's real requests from the flood",
         ),
         advice,
     })

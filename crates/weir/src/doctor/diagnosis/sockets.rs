@@ -230,14 +230,14 @@ impl Reader {
         match self {
             Self::KeptWaiting => (
                 "its reader waits for a CPU that receiving takes",
-                "discards what this queue has no room for before that costs CPU time, and keeps time for the reader",
+                "discards early what this queue has no room for, which saves CPU time, and keeps time for the reader",
             ),
             Self::Crowded => (
                 "its reader waits for a CPU that other processes have",
                 "makes what is lost cheap; it takes no CPU time from processes",
             ),
             Self::HeldBack => (
-                "its reader waits while its CPU is idle, as a CPU quota makes it",
+                "its reader waits while its CPU is idle, as under a CPU quota",
                 "makes what is lost cheap, and keeps it from harming others; it lifts no quota",
             ),
             Self::AtLimit => (
@@ -407,7 +407,7 @@ pub(super) fn accept_queues_full(reading: &Reading) -> Vec<Finding> {
         weir_does: hindered(
             reading,
             reading.best(),
-            "discards requests that the queue has no room for early; it accepts none",
+            "discards requests early where the queue has no room; it accepts none",
         ),
         advice: vec![format!(
             "find out why the program does not accept; for bursts, a larger backlog in it{}",

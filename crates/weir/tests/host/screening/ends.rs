@@ -543,7 +543,7 @@ fn a_packet_is_explained_that_was_captured_as_far_as_its_headers_go() {
     let reply = answer_to(&request);
     for len in [0, 10, 20, 30, 36, 39] {
         let actions = actions(&[(1, whole, request[..len].to_vec())], &[]);
-        assert_eq!(actions, [("-".into(), "what is missing decides".into())], "{len}");
+        assert_eq!(actions, [("-".into(), "the missing part decides".into())], "{len}");
     }
     let actions = actions(&[(1, whole, request), (1, whole, reply)], &[]);
     assert_eq!([&actions[0].0, &actions[1].0], ["accept"; 2]);
