@@ -15,6 +15,7 @@ use crate::doctor::{self, Diagnosis, InterfaceReading, Reading};
 use crate::error::{Error, Result};
 use crate::named_file;
 use crate::out;
+use crate::preset;
 
 /// As far as the umask lets it be.
 const READABLE: u32 = 0o666;
@@ -69,7 +70,8 @@ fn file(reading: &Reading) -> String {
     let diagnosis = Diagnosis::of(reading);
     let mut text = String::from(
         "# weir's settings on this host; `weir config check` says whether they are valid, and `weir config show` what\n\
-         # holds. After a change: `sudo systemctl restart weir`; `reload` says in the journal what it cannot change.\n\
+         # holds. After a change: `sudo systemctl reload weir`; the journal says what takes a restart (in a flood a\n\
+         # start may take minutes, without protection).\n\
          #\n\
          # `weir doctor` said:\n",
     );
@@ -107,10 +109,13 @@ fn file(reading: &Reading) -> String {
             "#cpus = \"0\"               # where the threads that poll it may run, such as 0-3,8\n",
         );
     }
+    let presets: Vec<&str> = preset::ALL.iter().map(|preset| preset.name).collect();
+    let _ = writeln!(text, "\n[shares]\n# Services to protect: {}.", presets.join(", "));
     text.push_str(
-        "\n[shares]\n\
-         #presets = [\"etcd\", \"voip\"]   # services to protect: docs/config.md lists them\n\
-         #protected = [10250]      # local ports that are served first, besides SSH, BGP and the like\n\
+        "#presets = [\"etcd\", \"voip\"]\n\
+         # Local ports that are served first, besides SSH (22), BGP (179) and DHCP: sshd on another port belongs here.\n\
+         # Of TCP, a port counts at either end of a connection.\n\
+         #protected = [10250]\n\
          #[[shares.weight]]\n\
          #port = 53\n\
          #weight = 4\n",
@@ -145,6 +150,8 @@ mod tests {
         assert!(
             text.contains("\n#rps_off = true ") && parsed.interfaces["eth0.7"].rps_off.is_none()
         );
+        // The package has no other list of them.
+        assert!(preset::ALL.iter().all(|preset| text.contains(preset.name)), "{text}");
         // Each line that is commented out is a setting too.
         let on: String = text
             .lines()
