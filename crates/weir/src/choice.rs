@@ -8,7 +8,7 @@ use clap::ValueEnum;
 /// Where the gate goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Attach {
-    /// In the driver if that was measured to cost other traffic nothing, else at tc; `weir status` says which, and why
+    /// At tc; in the stack (generic XDP) where tc refuses; in the driver with `--forward xdp`. `weir status` says why
     Auto,
     /// XDP in the driver: discards cost least. Slows other traffic on veth, virtio_net and vmxnet3
     Native,
