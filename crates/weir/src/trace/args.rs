@@ -10,8 +10,8 @@ use crate::choice::to_a_year;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 FILTER is an expression as of tcpdump (`man pcap-filter`). Times are in microseconds from when a packet came to the
-stack. What is discarded in the driver (`weir run --attach native`) never comes there. Tracing costs every packet of
-this host a little.
+stack. What is discarded in the driver (`weir run --attach native`) never comes there. Tracing costs a
+receiver at its limit about a quarter of its packets, whichever interface they come by.
 
 Examples:
   sudo weir trace eth1 -c 3 udp port 53        the path of three packets to the process that reads them
@@ -29,7 +29,7 @@ pub struct TraceArgs {
     /// End after so long
     #[arg(long, value_name = "TIME", value_parser = to_a_year)]
     pub duration: Option<Duration>,
-    /// Follow so many packets a second at most, on each CPU that receives some
+    /// Follow so many packets a second at most, in tens, rounded up, on each CPU that receives some
     #[arg(long, value_name = "N", default_value_t = 1000,
         value_parser = clap::value_parser!(u32).range(10..=100_000))]
     pub rate: u32,
