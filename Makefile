@@ -9,7 +9,7 @@ BPF_SOURCES := $(wildcard bpf/*.c bpf/*.h bpf/abi/*.h)
 demo: build
 	target/release/weir lab run udp-overload --quick --out $(OUT)
 
-# Every test. Those of the kernel half need root, and fail without it.
+# Every test but those of packages and in emulators. Those of the kernel half need root, and fail without it.
 test: setup
 	tests/run
 
