@@ -84,9 +84,7 @@ fn main() -> ExitCode {
     let done = match Cli::try_parse() {
         Ok(cli) => {
             if !Path::new("/proc/self").exists() {
-                out::say(
-                    "weir: /proc is missing, so weir sees little; `mount -t proc proc /proc`",
-                );
+                out::say("weir: /proc is missing, so weir sees little; `mount -t proc proc /proc`");
             }
             dispatch(cli.command)
         }
