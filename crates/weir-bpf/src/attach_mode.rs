@@ -54,7 +54,7 @@ pub(crate) fn failed(ifname: &str, mode: AttachMode, source: impl Into<io::Error
     if mode == AttachMode::Native && Errno::from_io_error(&source) == Some(Errno::NOSPC) {
         return Error::refused(
             format!(
-                "cannot {operation} {object}: a veth has fewer receive queues than its peer send queues"
+                "cannot {operation} {object}: a veth has fewer receive queues than its peer has send queues"
             ),
             format!(
                 "give it more or its peer fewer, `ethtool -L {ifname} rx N` or `ethtool -L PEER tx N`"

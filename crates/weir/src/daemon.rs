@@ -32,6 +32,8 @@ use crate::status::InterfaceStatus;
 /// How often weir tries to protect what it has lost, or could not protect when it was started. Seldom: somebody may have
 /// detached the gate on purpose.
 const REGAIN: Duration = Duration::from_secs(5);
+/// Why not yet.
+const DOWN: &str = "it is down; it is protected once it is up";
 /// The same after a failure. A try takes the main loop a tenth of a second, and attaching may stop the driver's link. What
 /// goes wrong all the time is said once.
 const REGAIN_FAILED: Duration = OVER_AFTER.saturating_sub(Duration::from_secs(10));
@@ -364,11 +366,17 @@ impl Daemon {
         let now = Instant::now();
         let due = self.unprotected.iter_mut().filter(|each| each.due <= now).filter_map(|each| {
             each.due = now + REGAIN;
-            let ifindex = host.links.index(&each.status.interface).ok()?;
+            let down = || Some(DOWN.to_owned());
+            let Ok(ifindex) = host.links.index(&each.status.interface) else {
+                if each.status.loss == down() {
+                    each.status.loss = Some(Loss::Gone.why().into());
+                }
+                return None;
+            };
             // One that is down has no threads yet, which would be waited for.
             let up = host.links.info(ifindex).is_ok_and(|link| link.up);
             if !up {
-                each.status.loss = Some("it is down; it is protected once it is up".into());
+                each.status.loss = down();
             }
             up.then(|| (each.status.interface.clone(), ifindex))
         });

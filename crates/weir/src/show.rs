@@ -35,7 +35,7 @@ const UNKNOWN: u8 = 4;
 /// What it exits with if every daemon hangs.
 const HANGS: u8 = 5;
 /// Where to look if no daemon runs: one that can protect nothing ends, and systemd starts it again and again.
-const WHY: &str = "if it is a service, `systemctl status weir` says why";
+const WHY: &str = "if weir is a service, `systemctl status weir` says why";
 
 /// `weir status`. What daemons have published is root's alone.
 pub fn status(args: &StatusArgs) -> Result<ExitCode> {

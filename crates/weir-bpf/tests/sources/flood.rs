@@ -28,7 +28,7 @@ const TICK: Duration = Duration::from_millis(1);
 /// Packets per second that are read.
 pub const READ: f64 = 6500.0;
 /// Until it is looked at, and how long: several eras (bpf/sources.h).
-pub const TIME: Duration = Duration::from_millis(600);
+pub const TIME: Duration = Duration::from_secs(1);
 /// The first era, which of a slow reader lasts longer: twice `ERA_PACKETS` there.
 const FIRST_ERA_PACKETS: f64 = 2048.0;
 

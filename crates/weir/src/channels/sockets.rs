@@ -101,7 +101,7 @@ impl Behind {
         let earlier = self.earlier.as_ref()?;
         let secs = self.later.at.duration_since(earlier.at).as_secs_f64();
         // One that was not there before had dropped nothing.
-        let since = |socket| earlier.drops(socket).unwrap_or(0);
+        let since = |socket| earlier.losses(socket).unwrap_or_default().drops;
         let drops = owner.local().map(|each| u64::from(each.drops.wrapping_sub(since(each))));
         let drops: u64 = drops.sum();
         (secs > 0.0).then(|| PacketsPerSec(drops as f64 / secs))

@@ -113,7 +113,7 @@ fn file(reading: &Reading) -> String {
     let _ = writeln!(text, "\n[shares]\n# Services to protect: {}.", presets.join(", "));
     text.push_str(
         "#presets = [\"etcd\", \"voip\"]\n\
-         # Local ports that are served first, besides SSH (22), BGP (179) and DHCP: sshd on another port belongs here.\n\
+         # Local ports to serve first, besides SSH (22), BGP (179), BFD and DHCP. sshd on another port belongs here.\n\
          # Of TCP, a port counts at either end of a connection.\n\
          #protected = [10250]\n\
          #[[shares.weight]]\n\

@@ -158,13 +158,14 @@ impl<'a> Between<'a> {
             owners.entry(process.pid).or_insert_with(|| self.owner(process)).clone()
         };
         let reading = |OwnedSocket { socket, holders }: &OwnedSocket| {
-            let dropped = socket.drops.wrapping_sub(before.drops(socket).unwrap_or(0));
+            let before = before.losses(socket).unwrap_or_default();
+            let dropped = socket.drops.wrapping_sub(before.drops);
             let listener = socket.kind == SocketKind::TcpListener;
             SocketReading {
                 listener,
                 local: local(socket),
                 port: socket.port,
-                queued: socket.queued,
+                queued: socket.queued.max(before.queued),
                 limit: socket.limit,
                 drop_pps: self.rate(0, dropped.into()),
                 half_open: half_open.get(&socket.inode).filter(|_| listener).copied().unwrap_or(0),

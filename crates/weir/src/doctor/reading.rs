@@ -143,7 +143,7 @@ pub struct SocketReading {
     pub local: String,
     /// The port alone.
     pub port: u16,
-    /// What waits in its queue: bytes, of a listener connections.
+    /// What waited in its queue, at the look that found more: bytes, of a listener connections.
     pub queued: u32,
     /// How much may.
     pub limit: u32,

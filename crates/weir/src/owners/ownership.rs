@@ -41,7 +41,7 @@ pub struct Ownership {
     /// When.
     pub at: Instant,
     by_port: HashMap<(SocketKind, u16), Vec<OwnedSocket>>,
-    drops: HashMap<SocketInode, u32>,
+    losses: HashMap<SocketInode, Losses>,
 }
 
 impl Ownership {
@@ -56,8 +56,8 @@ impl Ownership {
         for (inode, id) in holders {
             by_socket.entry(*inode).or_default().extend(processes.get(id).cloned());
         }
-        let named = |each: &LocalSocket| Some((each.inode?, each.drops));
-        let drops = sockets.iter().filter_map(named).collect();
+        let named = |each: &LocalSocket| Some((each.inode?, Losses::of(each)));
+        let losses = sockets.iter().filter_map(named).collect();
         let mut by_port: HashMap<_, Vec<_>> = HashMap::new();
         for socket in sockets {
             let holders = socket.inode.and_then(|inode| by_socket.remove(&inode));
@@ -65,7 +65,7 @@ impl Ownership {
             let key = (socket.kind, socket.port);
             by_port.entry(key).or_default().push(OwnedSocket { socket, holders });
         }
-        Self { at, by_port, drops }
+        Self { at, by_port, losses }
     }
 
     /// The sockets that a channel's packets are for, on an interface. `None`: a kind of channel that has
@@ -98,15 +98,28 @@ impl Ownership {
         self.by_port.values().flatten()
     }
 
-    /// What the kernel had dropped at a socket.
-    pub fn drops(&self, socket: &LocalSocket) -> Option<u32> {
+    /// What the kernel had dropped at a socket, and what had waited there.
+    pub fn losses(&self, socket: &LocalSocket) -> Option<Losses> {
         if let Some(inode) = socket.inode {
-            return self.drops.get(&inode).copied();
+            return self.losses.get(&inode).copied();
         }
         // Of the kernel's own there are few.
         let of_port = self.by_port.get(&(socket.kind, socket.port))?;
         let same = of_port.iter().find(|each| each.socket.inode.is_none())?;
-        Some(same.socket.drops)
+        Some(Losses::of(&same.socket))
+    }
+}
+
+/// A socket's queue at a look.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Losses {
+    pub drops: u32,
+    pub queued: u32,
+}
+
+impl Losses {
+    fn of(socket: &LocalSocket) -> Self {
+        Self { drops: socket.drops, queued: socket.queued }
     }
 }
 

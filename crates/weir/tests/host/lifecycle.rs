@@ -398,6 +398,7 @@ fn an_interface_that_is_lost_beside_another_is_said_to_be_and_protected_when_it_
         network.check().contains("near2 is no longer protected: it is down;")
     });
     sh(&network, "ip link del near2");
+    wait_until("it is seen to have gone", || network.check().contains(": it has been removed"));
     network.add_pair();
     network.wait_until_both_are_protected();
     assert!(network.has_xdp_on(NEAR2) && network.threaded_on(NEAR2) == "1");

@@ -178,7 +178,10 @@ fn too_few_queues_for_xdp_are_named() {
         &["capture", "-i", "few", "--attach", "native", "--count"],
     ] {
         let refusal = failure(&network.weir(refused), 1);
-        assert!(refusal.contains("fewer receive queues than its peer send queues"), "{refusal}");
+        assert!(
+            refusal.contains("fewer receive queues than its peer has send queues"),
+            "{refusal}"
+        );
     }
     assert_eq!(network.files(), [] as [&str; 0]);
 }

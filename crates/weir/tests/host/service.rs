@@ -222,10 +222,10 @@ fn monitoring_gets_an_exit_code() {
         assert_eq!((output.status.code(), said.lines().count()), (Some(code), 1), "{output:?}");
         assert!(said.contains(text), "{said}");
     };
-    let down = "weir does not run (if it is a service, `systemctl status weir` says why)";
+    let down = "weir does not run (if weir is a service, `systemctl status weir` says why)";
     check(3, down);
     let told = network.says(&["status"]);
-    assert!(told.contains("protects one; if it is a service, `systemctl status weir`"), "{told}");
+    assert!(told.contains("protects one; if weir is a service, `systemctl status weir`"), "{told}");
     let daemon = Daemon::start(&network, &[]);
     check(0, &format!("protected: {NEAR}"));
     daemon.interrupt();

@@ -10,8 +10,9 @@ use super::words::{count, socket_of, sockets_of};
 
 /// A thread that runs for more of the time than this is at the limit of one CPU.
 const AT_LIMIT: f64 = 0.9;
-/// The queue of a reader at its limit is fuller than this: the kernel frees what was read in quarters of the limit
-/// (`udp_rmem_release()`), which such a queue fills again. Where it is emptier, another thread of the process is busy.
+/// The queue of a reader at its limit is fuller than this at one of two looks: the kernel frees what was read in quarters
+/// of the limit (`udp_rmem_release()`), and one that takes many packets at once empties more of it. Where it is emptier
+/// at both, another thread of the process is busy.
 const AT_LIMIT_FILL: f64 = 0.5;
 /// A thread that ran for less of the time than this does not read.
 const ASLEEP: f64 = 0.005;

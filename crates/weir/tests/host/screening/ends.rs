@@ -10,7 +10,7 @@ use weir_bpf::parser::Parser;
 use super::*;
 
 /// What `weir status --check` says where no daemon runs, and nothing else is wrong.
-const DOWN: &str = "weir does not run (if it is a service, `systemctl status weir` says why)\n";
+const DOWN: &str = "weir does not run (if weir is a service, `systemctl status weir` says why)\n";
 
 /// A dead screen accepts no flow again that was forgotten.
 #[test]
