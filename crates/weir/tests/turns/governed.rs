@@ -567,10 +567,14 @@ fn a_governor_that_was_kept_from_its_cpu_goes_back_to_it() {
     sched::set_weight(spinner.pid(), SchedPolicy::Fifo(50), Nice(0), None).unwrap();
     host.while_flooded(|| assert!(wait(TRIES_MAX, || cpus().len() > 1), "{:?}", cpus()));
     drop(spinner);
-    host.wait_for_rest();
-    host.while_flooded(|| {
-        assert!(wait(TRIES_MAX, || cpus() == [host.cpus.cpu]), "{:?}", cpus());
-    });
+    // Whatever else runs here may keep it from its CPU, too.
+    let is_back = || {
+        host.wait_for_rest();
+        let mut is_back = false;
+        host.while_flooded(|| is_back = wait(PROMISED * 2, || cpus() == [host.cpus.cpu]));
+        is_back
+    };
+    assert!((0..10).any(|_| is_back()), "{:?}", cpus());
     host.network.assert_left_untouched_by(daemon);
 }
 
