@@ -94,6 +94,16 @@ impl Counters {
     }
 }
 
+impl FromIterator<(Reason, Counter)> for Counters {
+    fn from_iter<T: IntoIterator<Item = (Reason, Counter)>>(counted: T) -> Self {
+        let mut counters = Self::default();
+        for (reason, counter) in counted {
+            counters.by_reason[reason as usize] += counter;
+        }
+        counters
+    }
+}
+
 /// Another process's gate's counters, read where the kernel keeps them. They stay readable after the
 /// gate has gone.
 pub struct CountersReader {

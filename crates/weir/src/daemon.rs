@@ -32,11 +32,11 @@ use crate::status::InterfaceStatus;
 /// How often weir tries to protect what it has lost, or could not protect when it was started. Seldom: somebody may have
 /// detached the gate on purpose.
 const REGAIN: Duration = Duration::from_secs(5);
-/// Why not yet.
-const DOWN: &str = "it is down; it is protected once it is up";
 /// The same after a failure. A try takes the main loop a tenth of a second, and attaching may stop the driver's link. What
 /// goes wrong all the time is said once.
 const REGAIN_FAILED: Duration = OVER_AFTER.saturating_sub(Duration::from_secs(10));
+/// Why it does not try.
+const DOWN: &str = "it is down; it is protected once it is up";
 
 /// A running daemon.
 pub struct Daemon {

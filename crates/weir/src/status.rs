@@ -245,6 +245,15 @@ pub fn by_reason(counters: &Counters, policy: Policy) -> Vec<ReasonCount> {
 }
 
 impl InterfaceStatus {
+    /// What its daemon has published of its gate's counters: at most a second old.
+    pub fn counters(&self) -> Counters {
+        let of = |each: &ReasonCount| {
+            let reason = Reason::ALL.into_iter().find(|reason| reason.name() == each.reason);
+            Some((reason?, each.counter))
+        };
+        self.reasons.iter().filter_map(of).collect()
+    }
+
     /// That of an interface of this namespace which a daemon has not protected yet, and why.
     pub fn awaited(interface: &str, netns: u64, settings: &Settings, why: String) -> Self {
         let now = clock::timestamp(SystemTime::now());
