@@ -4,27 +4,20 @@ use weir_bpf::traffic::FlowSpec;
 
 use super::{Cpus, Daemon, Network};
 
-/// Its turn comes last, and is over before its network is taken down: neither that nor to make one is a load.
+/// All of it is in its turn: to make a network or to start weir beside another test is a load for that.
 pub struct Host {
-    pub cpus: Cpus,
     pub network: Network,
+    pub cpus: Cpus,
 }
 
 impl Host {
     pub fn new() -> Self {
-        Self::of(Network::ipv4_only())
+        Self::of(Network::ipv4_only)
     }
 
-    pub fn of(network: Network) -> Self {
-        Self { cpus: Cpus::take(), network }
-    }
-
-    /// The same, and a daemon that sleeps while nothing is wrong, which starts before the turn.
-    pub fn with_daemon(options: &[&str]) -> (Self, Daemon) {
-        let network = Network::ipv4_only();
-        let cpu = Cpus::both().0.to_string();
-        let daemon = Daemon::start_sleepy(&network, &[&["--cpus", &cpu], options].concat());
-        (Self::of(network), daemon)
+    pub fn of(network: impl FnOnce() -> Network) -> Self {
+        let cpus = Cpus::take();
+        Self { network: network(), cpus }
     }
 
     pub fn start(&self, options: &[&str]) -> Daemon {

@@ -127,13 +127,7 @@ impl Cpus {
     pub fn take() -> Self {
         static ALONE: Mutex<()> = Mutex::new(());
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let (cpu, elsewhere) = Self::both();
-        Self { cpu, elsewhere, _alone: alone }
-    }
-
-    /// The two, also while they are another test's.
-    pub fn both() -> (CpuId, CpuId) {
         let cpus = sched::online_cpus().unwrap();
-        (*cpus.last().unwrap(), cpus[0])
+        Self { cpu: *cpus.last().unwrap(), elsewhere: cpus[0], _alone: alone }
     }
 }

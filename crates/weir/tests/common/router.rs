@@ -54,7 +54,7 @@ pub struct Router {
 
 impl Router {
     pub fn new() -> Self {
-        Self { host: Host::of(router()) }
+        Self { host: Host::of(router) }
     }
 
     /// Its daemon, and the counters of its gate.

@@ -4,14 +4,18 @@
 //! On a machine that others use too, the CPU may be away for longer than a ring of 256 lasts. So what the light
 //! flow gets is looked at again and again: where a flood can hurt it, it never gets all.
 
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+
+mod common;
+
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::process::Command;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::common::saturated::*;
-use crate::common::*;
+use common::saturated::*;
+use common::*;
 use rustix::net::sockopt;
 use weir_bpf::sys::ethtool;
 use weir_bpf::traffic::{FlowSpec, Transport};

@@ -1,11 +1,15 @@
 //! A router that speaks BGP and BFD with its neighbour (BIRD at both ends), while it is flooded.
 
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+
+mod common;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::common::router::{BEHIND, flow_to, router};
-use crate::common::*;
+use common::router::{BEHIND, flow_to, router};
+use common::*;
 use tempfile::TempDir;
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sched;
@@ -135,8 +139,9 @@ fn words(line: &str) -> (Vec<&str>, f64) {
 
 #[test]
 fn bfd_and_bgp_stay_up_while_the_router_is_flooded() {
+    let cpus = Cpus::take();
+    let (cpu, elsewhere) = (cpus.cpu, cpus.elsewhere);
     let network = router();
-    let (cpu, elsewhere) = Cpus::both();
     let _unread = network.near_socket(&format!("{NEAR_IP}:{PORT}"));
     let flows = [NEAR_IP, BEHIND].map(|to| flow_to(&network, to, (4096, PORT), FLOOD_PPS));
     let pair = Pair::start(network, (cpu, elsewhere));

@@ -4,12 +4,16 @@
 //! On a machine that others use too, the CPU may be away for longer than a ring of 256 lasts. So the light
 //! flow is slow, and sent again until all of it arrives: where input is not fair, it never does.
 
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+
+mod common;
+
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::common::host::Host;
-use crate::common::*;
+use common::host::Host;
+use common::*;
 use rustix::net::sockopt;
 use serde_json::Value;
 use weir_bpf::sys::ethtool;

@@ -3,6 +3,10 @@
 //! Other processes of the machine may run on the thread's CPU too, and are strangers to it: what takes
 //! the CPU's being at rest is waited for longer.
 
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+
+mod common;
+
 use std::cell::OnceCell;
 use std::net::{TcpListener, UdpSocket};
 use std::ops::Deref;
@@ -10,7 +14,7 @@ use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::*;
+use common::*;
 use rustix::net::sockopt;
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
@@ -88,7 +92,7 @@ impl Host {
         self.network.interface_status()["sleep"]["asleep"] == true
     }
 
-    /// How often a cause has woken the gate, also while another test had the CPUs.
+    /// How often a cause has woken the gate.
     fn woken_by(&self, cause: &str) -> u64 {
         let status = self.network.interface_status();
         let woken = status["sleep"]["woken"].as_array().unwrap();
@@ -130,8 +134,9 @@ impl Deref for Host {
 
 /// A host, and the daemon on it.
 fn governed(options: &[&str]) -> (Host, Daemon) {
-    let (host, daemon) = host::Host::with_daemon(options);
-    (Host { thread: OnceCell::new(), host }, daemon)
+    let host = Host::new();
+    let daemon = host.start_sleepy(options);
+    (host, daemon)
 }
 
 fn reader(socket: UdpSocket, cpu: CpuId) -> Owned {

@@ -1,6 +1,10 @@
 //! `weir doctor` on hosts with one thing wrong, each a network namespace with real packets and real servers: it names
 //! the cause and whose it is, and on a host with nothing wrong it finds nothing.
 
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+
+mod common;
+
 use std::fs::Permissions;
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,15 +13,15 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::common::host::Host;
-use crate::common::*;
+use common::host::Host;
+use common::*;
 use rustix::net::sockopt;
 use rustix::process::Signal;
 use serde_json::Value;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::sock_diag::{LocalSocket, SocketDiag, SocketKind};
 use weir_bpf::traffic::{FlowSpec, Transport};
-use weir_bpf::units::{CpuId, Nice};
+use weir_bpf::units::Nice;
 
 const PORT: u16 = 7101;
 /// What a socket that nobody reads is sent, packets/s; too little to keep a CPU busy.
@@ -33,13 +37,25 @@ fn network() -> Network {
 }
 
 impl Host {
-    /// memcached on the receiving CPU.
+    /// memcached, which serves UDP and TCP, on the receiving CPU.
     fn memcached(&self, options: &[&str]) -> Owned {
-        memcached(&self.network, self.cpus.cpu, options)
+        let mut command = Command::new("memcached");
+        let address = ["-u", "nobody", "-t", "1", "-l", NEAR_IP, "-p", &PORT.to_string()];
+        command.args(address).args(options);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let start = || Owned::start_on(self.cpus.cpu, &mut command);
+        let server = self.network.near.run(start).unwrap();
+        // UDP is the last that it opens.
+        let udp = options.contains(&"-U");
+        wait_until("memcached serves", || self.has(|it| !udp || it.kind == SocketKind::Udp));
+        server
     }
 
+    /// Whether one of the server's sockets is like this.
     fn has(&self, like: impl Fn(&LocalSocket) -> bool) -> bool {
-        has(&self.network, like)
+        let sockets = || SocketDiag::open().unwrap().sockets().unwrap();
+        let sockets = self.network.near.run(sockets).unwrap();
+        sockets.iter().any(|socket| socket.port == PORT && like(socket))
     }
 
     /// What the doctor says of this host.
@@ -75,33 +91,13 @@ impl Host {
     }
 }
 
-/// memcached, which serves UDP and TCP.
-fn memcached(network: &Network, cpu: CpuId, options: &[&str]) -> Owned {
-    let mut command = Command::new("memcached");
-    let address = ["-u", "nobody", "-t", "1", "-l", NEAR_IP, "-p", &PORT.to_string()];
-    command.args(address).args(options);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let server = network.near.run(|| Owned::start_on(cpu, &mut command)).unwrap();
-    // UDP is the last that it opens.
-    let udp = options.contains(&"-U");
-    wait_until("memcached serves", || has(network, |it| !udp || it.kind == SocketKind::Udp));
-    server
-}
-
-/// Whether one of the server's sockets is like this.
-fn has(network: &Network, like: impl Fn(&LocalSocket) -> bool) -> bool {
-    let sockets = || SocketDiag::open().unwrap().sockets().unwrap();
-    let sockets = network.near.run(sockets).unwrap();
-    sockets.iter().any(|socket| socket.port == PORT && like(socket))
-}
-
 fn says(finding: &Value, field: &str, word: &str) {
     assert!(finding[field].to_string().contains(word), "no {word:?} in {field} of {finding:#}");
 }
 
 #[test]
 fn nothing_is_found_on_a_host_that_is_well() {
-    let host = Host::of(network());
+    let host = Host::of(network);
     let _server = host.memcached(&["-U", &PORT.to_string()]);
     let diagnosis = host.while_sent(&[host.flow(Some(100.0))], || host.diagnosis(0));
     assert_eq!((&diagnosis["verdict"], &diagnosis["schema"]), (&"well".into(), &1.into()));
@@ -112,7 +108,7 @@ fn nothing_is_found_on_a_host_that_is_well() {
 
 #[test]
 fn a_socket_that_nobody_reads_is_found_with_its_process() {
-    let host = Host::of(network());
+    let host = Host::of(network);
     let server = host.memcached(&["-U", &PORT.to_string()]);
     server.signal(Signal::STOP);
     let finding = host.finds("socket-full", &[host.flow(Some(TRICKLE))]);
@@ -124,7 +120,7 @@ fn a_socket_that_nobody_reads_is_found_with_its_process() {
 /// Then no counter of the kernel's tells.
 #[test]
 fn what_weir_discards_is_told_with_where_to_look() {
-    let host = Host::of(network());
+    let host = Host::of(network);
     let _socket = host.network.near_socket(&format!("{NEAR_IP}:{PORT}"));
     let daemon = Daemon::start(&host.network, &[]);
     let finding = host.finds("early-discard", &[host.flow(Some(10.0 * TRICKLE))]);
@@ -135,7 +131,7 @@ fn what_weir_discards_is_told_with_where_to_look() {
 
 #[test]
 fn livelock_is_found_with_what_it_costs_whom() {
-    let host = Host::of(network());
+    let host = Host::of(network);
     let _server = host.memcached(&["-U", &PORT.to_string()]);
     host.network.write("queues/rx-0/rps_cpus", &format!("{:x}", 1 << host.cpus.cpu.0));
     let finding = host.finds("livelock", &[host.flow(None)]);
@@ -149,7 +145,7 @@ fn livelock_is_found_with_what_it_costs_whom() {
 
 #[test]
 fn one_queue_for_many_cpus_is_found_with_the_command() {
-    let host = Host::of(network());
+    let host = Host::of(network);
     let thread = host.network.poll_by_thread();
     sched::set_affinity(thread, &[host.cpus.cpu]).unwrap();
     // Whoever else wants that CPU now is not to hide it.
@@ -164,7 +160,7 @@ fn one_queue_for_many_cpus_is_found_with_the_command() {
 /// by a process of its own, however the test ends.
 #[test]
 fn udp_without_memory_is_told_from_a_full_queue() {
-    let host = Host::of(network());
+    let host = Host::of(network);
     let hoard = host.network.near_socket(&format!("{NEAR_IP}:{PORT}"));
     sockopt::set_socket_recv_buffer_size_force(&hoard, 16 << 20).unwrap();
     // The kernel counts each CPU's first megabyte late (`SK_MEMORY_PCPU_RESERVE`).
@@ -184,7 +180,7 @@ fn udp_without_memory_is_told_from_a_full_queue() {
     let finding = found.unwrap();
     says(&finding, "what", "net.ipv4.udp_mem");
     says(&finding, "weir_does", "these are not");
-    says(&finding, "whose", &format!("udp {NEAR_IP}:{PORT}, turns"));
+    says(&finding, "whose", &format!("udp {NEAR_IP}:{PORT}, doctor"));
 }
 
 #[test]
@@ -199,7 +195,7 @@ fn so_it_is_where_they_are_dropped_instead() {
 }
 
 fn flooded_with_requests(told: &str, settings: &[&str]) {
-    let host = Host::of(network());
+    let host = Host::of(network);
     for setting in settings {
         host.sh(&format!("sysctl -qw net.ipv4.{setting}"));
     }
@@ -216,7 +212,7 @@ fn flooded_with_requests(told: &str, settings: &[&str]) {
 
 #[test]
 fn a_program_that_does_not_accept_is_found() {
-    let host = Host::of(network());
+    let host = Host::of(network);
     let server = host.memcached(&["-b", "2"]);
     server.signal(Signal::STOP);
     let address: SocketAddr = format!("{NEAR_IP}:{PORT}").parse().unwrap();
@@ -231,7 +227,7 @@ fn a_program_that_does_not_accept_is_found() {
 
 #[test]
 fn nat_is_nothing_wrong_but_told() {
-    let host = Host::of(network());
+    let host = Host::of(network);
     host.sh("nft 'add table ip n; add chain ip n c { type nat hook prerouting priority -100; }; \
              add rule ip n c udp dport 53 dnat to 198.18.0.9'");
     // What it does not name is weir's.
@@ -250,16 +246,13 @@ fn nat_is_nothing_wrong_but_told() {
 
 #[test]
 fn a_bridge_is_to_be_protected_and_not_its_port() {
-    let network = network();
-    sh(
-        &network,
-        "ip link add br0 type bridge; ip link set near master br0; ip address del 198.18.0.1/24 dev near; \
-             ip address add 198.18.0.1/24 dev br0; ip link set br0 up",
-    );
-    let _socket = network.near_socket(&format!("{NEAR_IP}:{PORT}"));
-    let file = network.while_sent(&[network.flow(PORT, Some(TRICKLE))], None, |_| {
-        wait_until("the bridge hands packets up", || has(&network, |socket| socket.drops > 0));
-        network.says(&["config", "init", "-"])
+    let host = Host::of(network);
+    host.sh("ip link add br0 type bridge; ip link set near master br0; ip address del 198.18.0.1/24 dev near; \
+             ip address add 198.18.0.1/24 dev br0; ip link set br0 up");
+    let _socket = host.network.near_socket(&format!("{NEAR_IP}:{PORT}"));
+    let file = host.while_sent(&[host.flow(Some(TRICKLE))], || {
+        wait_until("the bridge hands packets up", || host.has(|socket| socket.drops > 0));
+        host.network.says(&["config", "init", "-"])
     });
     for section in ["[interface.br0]\nprotect = true\n", "[interface.near]\nprotect = false\n"] {
         assert!(file.contains(section), "{file}");
@@ -268,7 +261,7 @@ fn a_bridge_is_to_be_protected_and_not_its_port() {
 
 #[test]
 fn another_users_look_says_what_it_did_not_see() {
-    let host = Host::of(network());
+    let host = Host::of(network);
     let server = host.memcached(&["-U", &PORT.to_string()]);
     server.signal(Signal::STOP);
     // Anybody can run it, wherever it was built.
@@ -295,8 +288,9 @@ fn another_users_look_says_what_it_did_not_see() {
 
 #[test]
 fn what_was_recorded_is_diagnosed_elsewhere_and_never_overwritten() {
-    let network = Network::ipv4_only();
-    let server = memcached(&network, Cpus::both().0, &["-U", &PORT.to_string()]);
+    let host = Host::new();
+    let network = &host.network;
+    let server = host.memcached(&["-U", &PORT.to_string()]);
     let dir = killed::temp_dir();
     let path = dir.path().join("ticket.json");
     let path = path.to_str().unwrap();
@@ -318,7 +312,8 @@ fn what_was_recorded_is_diagnosed_elsewhere_and_never_overwritten() {
 
 #[test]
 fn a_record_is_begun_before_the_look_and_a_signal_ends_that_early() {
-    let network = Network::ipv4_only();
+    let host = Host::new();
+    let network = &host.network;
     let dir = killed::temp_dir();
     let path = dir.path().join("early.json");
     let text = path.to_str().unwrap();

@@ -2,13 +2,17 @@
 //!
 //! The flood is one that the ring holds, so that what is lost was discarded, or refused by the queue.
 
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+
+mod common;
+
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv6Addr, UdpSocket};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::router::{BEHIND, BEHIND_OUT, OUT, Router, discarded, statistic};
-use crate::common::*;
+use common::router::{BEHIND, BEHIND_OUT, OUT, Router, discarded, statistic};
+use common::*;
 use etherparse::{IpDscp, IpHeaders, Ipv4Header, Ipv6FlowLabel, Ipv6Header, PacketBuilder};
 use rustix::net::{AddressFamily, RecvFlags, SocketType, ipproto, recv, socket, sockopt};
 use serde_json::Value;

@@ -1,11 +1,15 @@
 //! Softirq mode, in the real daemon: who chooses it, what limits it, and that it goes back.
 
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+
+mod common;
+
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::common::*;
+use common::*;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
 use serde_json::{Value, json};
 use weir_bpf::sys::sysfs::NetSysfs;

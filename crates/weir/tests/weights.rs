@@ -1,14 +1,18 @@
 //! Who weighs what with the real daemon, by process, unit, control group and port; and connections to a peer's
 //! protected port.
 
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+
+mod common;
+
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::common::saturated::*;
-use crate::common::*;
+use common::saturated::*;
+use common::*;
 use weir_bpf::traffic::Transport;
 
 /// Listeners whose process, unit, group or port has a rule.

@@ -2,6 +2,10 @@
 //!
 //! The flood is one that the ring holds, so that what is lost was discarded, or refused by the queue.
 
+#![allow(clippy::unwrap_used, reason = "the helpers of tests are tests too")]
+
+mod common;
+
 use std::hint::black_box;
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -9,8 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use crate::common::router::{BEHIND, BEHIND_OUT, OUT, Router, discarded, statistic};
-use crate::common::*;
+use common::router::{BEHIND, BEHIND_OUT, OUT, Router, discarded, statistic};
+use common::*;
 use nfq::{Queue, Verdict};
 use rustix::net::sockopt;
 use rustix::process::Signal;
