@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
+use netlink_packet_core::Parseable as _;
 use rustix::io::Errno;
 use rustix::net::netlink;
 
@@ -17,7 +18,8 @@ use super::way::Way;
 use super::{legacy, link, proc, programs, rules, tc};
 use crate::error::{Error, Result};
 use crate::sys::link::{LinkInfo, Links, object};
-use crate::sys::netlink::{Message, Socket};
+use crate::sys::link_info::Answer;
+use crate::sys::netlink::{Attributes, Message, Socket, number};
 use crate::sys::netns::NetNs;
 use crate::sys::packet;
 use crate::sys::procfile::ProcFile;
@@ -38,6 +40,17 @@ const ROUTING_GROUPS: u32 = (libc::RTMGRP_LINK | libc::RTMGRP_TC | libc::RTMGRP_
     | RTMGRP_IPV4_NETCONF
     | RTMGRP_IPV6_NETCONF;
 
+/// `RTM_NEWCHAIN` and the two that follow it.
+const RTM_NEWCHAIN: u16 = 100;
+const RTM_GETCHAIN: u16 = 102;
+const RTM_DELNETCONF: u16 = 81;
+/// Bytes of `struct netconfmsg`, with what aligns its attributes.
+const NETCONF_HEADER_BYTES: usize = 4;
+/// Negative for all interfaces, and for those to come.
+const NETCONFA_IFINDEX: u16 = 1;
+/// `TCM_IFINDEX_MAGIC_BLOCK`: filters that several interfaces share.
+const SHARED_FILTERS: u32 = u32::MAX;
+
 /// Changes of tables, chains, rules and objects. Elements of sets come and go by the thousand and
 /// divert nothing.
 const NFT_CHANGES: [u16; 8] = [0, 2, 3, 5, 6, 8, 18, 20];
@@ -51,6 +64,30 @@ const REST_MAX: Duration = Duration::from_secs(60);
 /// How long to rest after a look that began at this CPU time of the calling thread.
 pub(super) fn rest_since(begun: Duration) -> Duration {
     (own_cpu_time().saturating_sub(begun) * REST_PER_LOOK).min(REST_MAX)
+}
+
+/// Whether what rtnetlink tells may be about this interface, or one on top of it. A host of containers makes and removes
+/// others all the time.
+fn concerns(message: &Message<'_>, ifindex: IfIndex) -> bool {
+    let payload = message.payload();
+    match message.message_type() {
+        libc::RTM_NEWLINK | libc::RTM_DELLINK => {
+            let link = Answer::parse(payload).ok().and_then(|link| link.info().ok());
+            link.is_none_or(|it| it.ifindex == ifindex || it.lower == Some(ifindex))
+        }
+        libc::RTM_NEWQDISC..=libc::RTM_GETTFILTER | RTM_NEWCHAIN..=RTM_GETCHAIN => {
+            // In `struct tcmsg`.
+            let index = payload.get(4..).and_then(number);
+            index.is_none_or(|index| index == ifindex.0 || index == SHARED_FILTERS)
+        }
+        libc::RTM_NEWNETCONF | RTM_DELNETCONF => {
+            let attributes =
+                Attributes::of(payload.get(NETCONF_HEADER_BYTES..).unwrap_or_default());
+            let index = attributes.number(NETCONFA_IFINDEX);
+            index.is_none_or(|index| index == ifindex.0 || index.cast_signed() < 0)
+        }
+        _ => true,
+    }
 }
 
 /// Tells what diverts an interface's packets, and when that may have changed.
@@ -152,7 +189,8 @@ impl DiversionWatch {
         let rules = self.netfilter.as_mut().map(|socket| socket.drain(is_rule_change)).transpose();
         // Without notifications, they are asked for at each look.
         self.rules_stale |= told.get() || rules != Ok(Some(false));
-        let routing = self.routing.drain(|_| true);
+        let ifindex = self.ifindex;
+        let routing = self.routing.drain(|message| concerns(message, ifindex));
         if routing != Ok(false) {
             self.routed = None;
         }

@@ -21,8 +21,7 @@ fn changes_are_told_and_elements_of_sets_are_not() {
             "nft delete table inet t",
             "iptables-nft -t nat -A PREROUTING -j ACCEPT",
             "tc qdisc add dev near clsact",
-            "ip link add name upper type bridge",
-            "ip link set near master upper",
+            "ip link add name upper type bridge; ip link set near master upper",
             "ip -6 rule add pref 60 lookup 100",
         ] {
             sh(change);
@@ -34,6 +33,32 @@ fn changes_are_told_and_elements_of_sets_are_not() {
         rustix::net::sockopt::set_socket_recv_buffer_size(watch.fds().next().unwrap(), 1).unwrap();
         sh("for i in $(seq 30); do nft add rule inet t c counter; done");
         assert!(watch.changed().unwrap(), "lost notifications count as a change");
+    });
+}
+
+/// As containers come and go by the thousand.
+#[test]
+fn other_interfaces_and_what_is_set_of_them_are_not_told() {
+    with_watch(|watch| {
+        for change in [
+            "ip link add pod type veth peer name pod0; ip link set pod up; ip link set pod0 up",
+            "ip link add upper type bridge; ip link set pod master upper",
+            "tc qdisc add dev pod clsact",
+            "sysctl -qw net.ipv4.conf.pod.rp_filter=1 net.ipv6.conf.pod.forwarding=1",
+            "ip link del pod; ip link del upper",
+        ] {
+            sh(change);
+            assert!(!watch.changed().unwrap(), "{change}");
+        }
+        for change in [
+            "tc qdisc add dev near ingress_block 7 clsact",
+            "sysctl -qw net.ipv4.conf.near.rp_filter=1",
+            "sysctl -qw net.ipv4.conf.all.rp_filter=1",
+            "ip link add link near name upper type macvlan",
+        ] {
+            sh(change);
+            assert!(watch.changed().unwrap(), "{change}");
+        }
     });
 }
 
