@@ -53,24 +53,50 @@ static __always_inline __u32 touched_places(const struct weir_poll *poll)
 }
 
 /*
- * How many packets were admitted in the poll that has just ended. Global
- * functions, each of which the verifier looks at once.
+ * Of one of those touched: how many packets were admitted, and what they cost
+ * by what one did of late; 0 of any other. Global functions, as all that
+ * follow: the verifier looks at each once, not for each place.
  */
+__noinline __u64 touched_packets(__u32 i)
+{
+	struct weir_poll *poll = current_poll();
+	struct weir_account *account = poll ? account_touched(poll, i) : NULL;
+
+	return account ? account->in_poll : 0;
+}
+
+__noinline __u64 touched_cost(__u32 i)
+{
+	struct weir_poll *poll = current_poll();
+	struct weir_account *account = poll ? account_touched(poll, i) : NULL;
+
+	return account ? account->in_poll * account_cost(account) : 0;
+}
+
+/* Its part of that time is charged to it. */
+__noinline int touched_charge(__u32 i, __u64 ns, __u64 costs)
+{
+	struct weir_poll *poll = current_poll();
+	struct weir_account *account = poll ? account_touched(poll, i) : NULL;
+
+	if (account && costs)
+		account_charge(account, ns * account->in_poll *
+						account_cost(account) / costs);
+	return 0;
+}
+
+/* How many packets were admitted in the poll that has just ended. */
 __noinline __u64 admitted_packets(void)
 {
 	struct weir_poll *poll = current_poll();
-	struct weir_account *account;
 	__u64 packets = 0;
 	__u32 i, places;
 
 	if (!poll)
 		return 0;
 	places = touched_places(poll);
-	for (i = 0; i < WEIR_ACCOUNTS && i < places; i++) {
-		account = account_touched(poll, i);
-		if (account)
-			packets += account->in_poll;
-	}
+	for (i = 0; i < WEIR_ACCOUNTS && i < places; i++)
+		packets += touched_packets(i);
 	return packets;
 }
 
@@ -81,7 +107,7 @@ __noinline int share_out(__u64 took, __u64 discarding)
 	struct weir_poll *poll = current_poll();
 	struct weir_account *account;
 	__u32 i, places;
-	__u64 parts = 0;
+	__u64 costs = 0;
 
 	if (!poll)
 		return 0;
@@ -91,20 +117,10 @@ __noinline int share_out(__u64 took, __u64 discarding)
 		account_charge(account, admitting);
 		goto out;
 	}
-	for (i = 0; i < WEIR_ACCOUNTS && i < places; i++) {
-		account = account_touched(poll, i);
-		if (account)
-			parts += account->in_poll * account_cost(account);
-	}
-	if (!parts)
-		goto out;
-	for (i = 0; i < WEIR_ACCOUNTS && i < places; i++) {
-		account = account_touched(poll, i);
-		if (account)
-			account_charge(account, admitting * account->in_poll *
-							account_cost(account) /
-							parts);
-	}
+	for (i = 0; i < WEIR_ACCOUNTS && i < places; i++)
+		costs += touched_cost(i);
+	for (i = 0; i < WEIR_ACCOUNTS && i < places && costs; i++)
+		touched_charge(i, admitting, costs);
 out:
 	poll->touched = 0;
 	poll->touches = 0;
