@@ -18,6 +18,8 @@ use crate::feedback::Watcher;
 
 /// How often queues are looked for.
 const LOOK: Duration = Duration::from_secs(1);
+/// How long packets that gates have admitted may take to a queue: a NAPI poll, and more.
+const ON_THE_WAY: Duration = Duration::from_millis(2);
 /// How often packets are counted while a queue is there.
 const COUNT: Duration = Duration::from_millis(100);
 /// For how long the gates go by what was counted last: without a look they discard nothing.
@@ -119,6 +121,7 @@ impl ScreenWatch {
         let queued_before = self.queued()?;
         let admitted = self.screens.admitted().ok()?;
         let unlearned = self.screens.unlearned();
+        std::thread::sleep(ON_THE_WAY);
         let queued_after = self.queued()?;
         for (place, limit) in limits(&self.queues, &mut self.seen).enumerate() {
             self.screens.set_limit(place, limit);
