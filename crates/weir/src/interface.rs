@@ -380,7 +380,7 @@ impl Protected {
             loss: None,
             lost: Vec::new(),
             silent_for: None,
-            hangs: false,
+            stalled: false,
             pid: i32::try_from(std::process::id()).unwrap_or(i32::MAX),
             guardian_pid,
             interface: self.interface(),

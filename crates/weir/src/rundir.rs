@@ -130,11 +130,13 @@ impl RunDir {
         SystemTime::now().duration_since(written).ok()
     }
 
-    /// Whether another file has room and may be written; not every file system tells of its room.
-    pub fn has_room(&self) -> bool {
+    /// Whether another file of so many bytes has room and may be written; not every file system tells of its room.
+    pub fn has_room_for(&self, bytes: usize) -> bool {
         rustix::fs::fstatvfs(&self.fd).map_or(true, |of| {
             let writable = !of.f_flag.contains(StatVfsMountFlags::RDONLY);
-            writable && (of.f_blocks == 0 || of.f_bavail > 0)
+            let free = of.f_bavail.saturating_mul(of.f_frsize);
+            let fits = of.f_blocks == 0 || free >= bytes as u64;
+            writable && fits && (of.f_files == 0 || of.f_favail > 0)
         })
     }
 

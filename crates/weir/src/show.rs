@@ -114,8 +114,8 @@ impl Standing {
         let starting = running.iter().filter(|status| status.starts()).count();
         let state = if wrong.len() == starting { "starting" } else { "degraded" };
         // One that reports is not to be started anew for another that hangs beside it.
-        let hangs = running.iter().any(|each| each.hangs)
-            && running.iter().all(|each| each.hangs || each.loss.is_some());
+        let hangs = running.iter().any(|each| each.hangs())
+            && running.iter().all(|each| each.hangs() || each.loss.is_some());
         let (code, text) = match (running.is_empty(), wrong.is_empty()) {
             (true, true) => (3, format!("weir does not run ({WHY})")),
             (true, false) => (3, format!("weir does not run ({WHY}); {}", wrong.join("; "))),
@@ -129,8 +129,8 @@ impl Standing {
 
 /// Why an interface is not protected in full though its daemon runs.
 fn shortcoming(status: &InterfaceStatus) -> Option<String> {
-    if let Some(silent) = status.silent_for {
-        return Some(format!("its daemon has reported nothing for {} s", silent.as_secs()));
+    if let Some(silence) = status.silence() {
+        return Some(silence);
     }
     if status.starts() {
         return Some("its daemon does not protect it yet".into());
@@ -215,13 +215,8 @@ fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<(
         None => "not running any more",
     };
     writeln!(out, "{}  {state}", status.interface)?;
-    if let Some(silent) = status.silent_for {
-        writeln!(
-            out,
-            "  its daemon has reported nothing for {} s: it is stopped or starved, or cannot write to \
-             {RUN_DIR}; what follows is from then",
-            silent.as_secs()
-        )?;
+    if let Some(silence) = status.silence() {
+        writeln!(out, "  {silence}; what follows is from before")?;
     }
     let guardian = match status.running && status.guardian_pid != 0 {
         true => format!(" (guardian {})", status.guardian_pid),
@@ -265,19 +260,12 @@ fn protection(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<()> 
         status.attach.map_or("", AttachMode::description),
         status.attach_reason
     )?;
-    writeln!(out, "  {}", sleep(&status.sleep))?;
+    if status.reports() {
+        writeln!(out, "  {}", sleep(&status.sleep))?;
+    }
     writeln!(out, "  NAPI {}", napi(status))?;
-    for observed in &status.governed {
-        writeln!(out, "  governor: {}", governor(observed))?;
-        for limit in &observed.limits {
-            writeln!(out, "  held to its share: {}", held(limit))?;
-        }
-    }
-    if !status.governed.is_empty() && !status.shares_enforced {
-        writeln!(out, "  shares: metered, but not enforced (enforce = false)")?;
-    }
-    if let Some(limit) = &status.softirq_limit {
-        writeln!(out, "  softirq limit: {}", softirq_limit(limit))?;
+    if status.reports() {
+        work(out, status)?;
     }
     let prefer = choice_text(&status.prefer);
     writeln!(out, "  user share {}, prefer {prefer}", status.user_share)?;
@@ -290,15 +278,34 @@ fn protection(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<()> 
     Ok(())
 }
 
+/// What the governor and the limit of softirqs do now.
+fn work(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<()> {
+    for observed in &status.governed {
+        writeln!(out, "  governor: {}", governor(observed))?;
+        for limit in &observed.limits {
+            writeln!(out, "  held to its share: {}", held(limit))?;
+        }
+    }
+    if !status.governed.is_empty() && !status.shares_enforced {
+        writeln!(out, "  shares: metered, but not enforced (enforce = false)")?;
+    }
+    if let Some(limit) = &status.softirq_limit {
+        writeln!(out, "  softirq limit: {}", softirq_limit(limit))?;
+    }
+    Ok(())
+}
+
 /// What has happened.
 fn counts(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<()> {
     let mut verdicts = status.verdicts.iter().filter(|each| each.counter.packets > 0);
     let mut reasons = status.reasons.iter().filter(|each| each.counter.packets > 0);
     let lazy = verdicts.any(|each| each.verdict == Verdict::Deliver.name());
     let forwarded = reasons.any(|each| each.reason == Reason::Forwarded.name());
-    let tell = |what: &str, rate| format!("{what} {}", per_second(rate));
-    let rates = status.rates.told(status.policy, (lazy, forwarded), tell).join(", ");
-    writeln!(out, "  {rates}")?;
+    if status.silent_for.is_none() {
+        let tell = |what: &str, rate| format!("{what} {}", per_second(rate));
+        let rates = status.rates.told(status.policy, (lazy, forwarded), tell).join(", ");
+        writeln!(out, "  {rates}")?;
+    }
     row_of(out, ["VERDICT", "REASON", "PACKETS", "BYTES"])?;
     writeln!(out)?;
     for verdict in &status.verdicts {

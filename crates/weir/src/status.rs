@@ -19,6 +19,7 @@ use weir_policy::{Prefer, Share};
 use crate::bypass;
 use crate::clock;
 use crate::config::wanted::Settings;
+use crate::diverting::BELIEVED;
 use crate::error::{Error, Result};
 use crate::governor::observed::Observed;
 use crate::key::{Key, STATE_SUFFIX, STATUS_SUFFIX};
@@ -37,12 +38,17 @@ pub const SCHEMA: u32 = 1;
 
 /// A daemon reports each second; one that has not for so long does not in time.
 const SILENT: Duration = Duration::from_secs(5);
+/// It tells its gate more often, so one that is stopped or starved for so long has a gate that passes everything.
+const _: () = assert!(BELIEVED.as_secs() + 1 < SILENT.as_secs());
 
 /// One that has not for so long hangs: `WatchdogSec=` of its unit, which starts one anew that is systemd's.
 const HANGS: Duration = Duration::from_secs(180);
 
 /// So long after its last knob, one that has room for a status and has published none does not start any more.
 const STARTING_MAX: Duration = Duration::from_secs(60);
+
+/// What to look at where a status is missing.
+const ROOM: &str = "`df /run/weir` and `df -i /run/weir` say whether there is room for its status";
 
 /// One protected interface.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -59,10 +65,9 @@ pub struct InterfaceStatus {
     /// For how long a daemon that runs has published nothing, if that is long. Found out by the reader.
     #[serde(rename = "silent_secs", serialize_with = "whole_secs", skip_deserializing)]
     pub silent_for: Option<Duration>,
-    /// Whether it hangs: it has published something, could do so now, and has not for [`HANGS`]. Found out by
-    /// the reader.
+    /// Whether it is silent although it has published something and could do so now. Found out by the reader.
     #[serde(skip)]
-    pub hangs: bool,
+    pub stalled: bool,
     /// The daemon.
     pub pid: i32,
     /// Its guardian.
@@ -292,6 +297,21 @@ impl InterfaceStatus {
         dir.rewrite(&name, PRIVATE, &text)
     }
 
+    /// That its daemon, which runs, has reported nothing for long, and what that means.
+    pub fn silence(&self) -> Option<String> {
+        let what = match self.stalled {
+            true => " (it is stopped or starved), so its gate passes everything".into(),
+            false => format!(": {ROOM}"),
+        };
+        let secs = self.silent_for?.as_secs();
+        Some(format!("its daemon has reported nothing for {secs} s{what}"))
+    }
+
+    /// Whether it hangs, so that one is to be started anew.
+    pub fn hangs(&self) -> bool {
+        self.stalled && self.silent_for >= Some(HANGS)
+    }
+
     /// Whether its daemon, if that runs, publishes it in time.
     pub fn reports(&self) -> bool {
         self.silent_for.is_none() && !self.starts()
@@ -306,6 +326,7 @@ impl InterfaceStatus {
     pub fn discards(&self) -> bool {
         let diverted = self.diversions.iter().any(|each| each.passes_all);
         self.policy == Policy::On
+            && !self.stalled
             && (!diverted || self.softirq_limit.is_some())
             && self.bypass().is_none()
     }
@@ -356,9 +377,7 @@ impl InterfaceStatus {
             None => Ok(all),
             Some(Self { interface, .. }) => Err(Error::refused(
                 format!("the daemon that protects {interface} has not written its status yet"),
-                format!(
-                    "wait while it starts, and see whether there is room for it: `df {RUN_DIR}`"
-                ),
+                format!("wait while it starts; {ROOM}"),
             )),
         }
     }
@@ -372,7 +391,7 @@ impl InterfaceStatus {
         Some(Self {
             schema: SCHEMA,
             running: true,
-            silent_for: (silent_for >= STARTING_MAX || !dir.has_room()).then_some(silent_for),
+            silent_for: (silent_for >= STARTING_MAX || !dir.has_room_for(1)).then_some(silent_for),
             pid,
             interface: state.interface,
             ifindex: key.ifindex,
@@ -400,7 +419,7 @@ impl InterfaceStatus {
         }
         (status.running, status.pid) = (holder.is_some(), holder.unwrap_or(status.pid));
         status.silent_for = age.filter(|age| status.running && *age >= SILENT);
-        status.hangs = status.silent_for.is_some_and(|silent| silent >= HANGS) && dir.has_room();
+        status.stalled = status.silent_for.is_some() && dir.has_room_for(text.len());
         Ok(Some(status))
     }
 }

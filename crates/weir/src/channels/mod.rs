@@ -8,6 +8,8 @@ mod table;
 pub mod top;
 mod watch;
 
+use std::io::Write;
+
 use weir_bpf::sys::caps::Capability;
 
 use self::rows::Report;
@@ -16,6 +18,7 @@ use crate::cli::ChannelsArgs;
 use crate::error::{Error, Result};
 use crate::out;
 use crate::privilege;
+use crate::status::InterfaceStatus;
 
 /// To open another process's maps (`bpf_map_get_fd_by_id()`).
 const NEEDED: [Capability; 1] = [Capability::SysAdmin];
@@ -34,12 +37,12 @@ pub fn run(args: &ChannelsArgs) -> Result<()> {
         true
     };
     match watch.report(args.interval, to_the_end)? {
-        Some(report) => print(&report, args),
+        Some(report) => print(watch.running(), &report, args),
         None => Ok(()),
     }
 }
 
-fn print(report: &Report, args: &ChannelsArgs) -> Result<()> {
+fn print(running: &[InterfaceStatus], report: &Report, args: &ChannelsArgs) -> Result<()> {
     if args.nft {
         let channels = report.interfaces.iter().flat_map(|interface| &interface.channels);
         let sources = channels.filter_map(|channel| channel.sources.as_ref());
@@ -47,6 +50,13 @@ fn print(report: &Report, args: &ChannelsArgs) -> Result<()> {
     } else if args.json {
         out::json(report)
     } else {
-        out::print(|out| table::write(out, report))
+        out::print(|out| {
+            for status in running {
+                if let Some(silence) = status.silence() {
+                    writeln!(out, "{}: {silence}\n", status.interface)?;
+                }
+            }
+            table::write(out, report)
+        })
     }
 }

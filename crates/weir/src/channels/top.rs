@@ -72,6 +72,9 @@ fn view(running: &[InterfaceStatus], report: &Report) -> Vec<u8> {
 
 /// What the interface's daemon says of the last second.
 fn summary(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<()> {
+    if let Some(silence) = status.silence() {
+        return writeln!(out, "{}: {silence}", status.interface);
+    }
     let policy = match status.policy {
         Policy::On => "on",
         Policy::Shadow => "shadow",

@@ -29,8 +29,8 @@ const GAUGES: [(&str, &str, Values<f64>); 9] = [
     }),
     (
         "discarding",
-        "1 while its gate may discard: the policy is on, nothing diverts its packets or softirqs are limited, \
-         and they come to it",
+        "1 while its gate may discard: its daemon is not stopped, the policy is on, nothing diverts its packets or \
+         softirqs are limited, and they come to it",
         |status| one(yes(status.running && status.discards())),
     ),
     (

@@ -494,6 +494,21 @@ fn a_daemon_that_reports_nothing_is_said_to() {
     daemon.signal(Signal::STOP);
     wait_until("the status says so", || text().contains("has reported nothing for "));
     assert!(silent().as_u64() >= Some(5), "{}", silent());
+    let passes = "its gate passes everything";
+    let text_then = text();
+    assert!(text_then.contains(passes), "{text_then}");
+    // Nor is what it did when it was last heard of told as if it still did.
+    for old in ["late drops", "governor:", "the gate is"] {
+        assert!(!text_then.contains(old), "{old}: {text_then}");
+    }
+    assert!(network.check().contains(passes), "{}", network.check());
+    for command in [&["top", "--count", "1", "--interval", "1ms"][..], &["channels"]] {
+        let said = network.says(command);
+        assert!(said.starts_with("near: its daemon has reported nothing for "), "{said}");
+        assert!(said.contains(passes) && !said.contains("policy"), "{said}");
+    }
+    let metrics = network.says(&["status", "--openmetrics"]);
+    assert_has_lines(&metrics, ["weir_discarding{interface=\"near\"} 0.0"]);
     daemon.signal(Signal::CONT);
     wait_until("it reports again", || !text().contains("reported nothing"));
     network.assert_left_untouched_by(daemon);
@@ -599,6 +614,8 @@ fn a_daemon_that_has_no_room_for_its_status_runs_and_reports_nothing() {
     wait_until("it is seen", || weir(&["status", "--check"]).status.code() == Some(1));
     let said = String::from_utf8(weir(&["status"]).stdout).unwrap();
     assert!(said.contains("degraded: near: its daemon has reported nothing"), "{said}");
+    // It is told all that it has to be.
+    assert!(!said.contains("passes everything") && said.contains("`df -i /run/weir`"), "{said}");
     let refusal = failure(&weir(&["channels"]), 1);
     assert!(
         refusal.contains("the daemon that protects near has not written its status"),
