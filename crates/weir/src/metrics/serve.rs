@@ -181,16 +181,19 @@ impl Client {
 
 fn answer(request: &str, metrics: &Metrics) -> String {
     let mut words = request.split(' ');
-    let (status, kind, body) = match (words.next(), words.next()) {
-        (Some("GET"), Some("/metrics")) => match metrics.text() {
+    let (method, target) = (words.next(), words.next());
+    let path = target.and_then(|target| target.split('?').next());
+    let (status, kind, body) = match (method, path) {
+        (Some("GET" | "HEAD"), Some("/metrics")) => match metrics.text() {
             Ok(text) => ("200 OK", CONTENT_TYPE, text.to_owned()),
             Err(error) => ("500 Internal Server Error", "text/plain", format!("{error}\n")),
         },
-        (Some("GET"), _) => ("404 Not Found", "text/plain", "see /metrics\n".into()),
+        (Some("GET" | "HEAD"), _) => ("404 Not Found", "text/plain", "see /metrics\n".into()),
         _ => ("405 Method Not Allowed", "text/plain", "GET /metrics\n".into()),
     };
     let length = body.len();
     let head = format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}");
+    let body = if method == Some("HEAD") { "" } else { &body };
     format!("{head}\r\nConnection: close\r\n\r\n{body}")
 }
 

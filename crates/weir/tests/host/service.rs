@@ -371,6 +371,14 @@ fn metrics_are_served_on_loopback_if_the_file_says_so() {
         let answer = ask(&network, AT, request).unwrap();
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
     }
+    // As from a probe, or with a parameter.
+    let asked = |request: &str| ask(&network, AT, &GET.replacen("GET /metrics", request, 1));
+    assert!(asked("GET /metrics?name=weir").unwrap().contains(line));
+    for (request, status) in [("HEAD /metrics?", "200"), ("HEAD /?/metrics", "404")] {
+        let answer = asked(request).unwrap();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+        assert!(answer.ends_with("\r\n\r\n") && !answer.contains("Length: 0\r"), "{answer}");
+    }
     assert!(!ask(&network, AT, &"x".repeat(5000)).is_ok_and(|answer| answer.contains("200")));
     // Another one cannot have the port: it protects all the same.
     network.add_pair();
