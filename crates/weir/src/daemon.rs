@@ -225,7 +225,7 @@ impl Daemon {
         if self.wardens.guardian.is_none() {
             self.start_guardian();
         }
-        let guardian_pid = self.wardens.guardian.as_ref().map_or(0, Guardian::pid);
+        let guardian_pid = self.wardens.guardian.as_ref().map(Guardian::pid);
         let counts = self.snmp.read().map_err(Error::from);
         if let Err(error) = &counts {
             self.console.trouble(error);

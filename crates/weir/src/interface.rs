@@ -304,7 +304,7 @@ impl Protected {
     /// attached. The status is published in either case.
     pub fn tick(
         &mut self,
-        guardian_pid: i32,
+        guardian_pid: Option<i32>,
         sleep: &SleepStatus,
         lost: Vec<InterfaceStatus>,
         late_dropped: Option<u64>,
@@ -372,7 +372,7 @@ impl Protected {
         Ok(before.gate)
     }
 
-    fn status(&self, guardian_pid: i32, sleep: &SleepStatus) -> InterfaceStatus {
+    fn status(&self, guardian_pid: Option<i32>, sleep: &SleepStatus) -> InterfaceStatus {
         let over_share = self.last.gate.get(Reason::CpuShare);
         InterfaceStatus {
             schema: status::SCHEMA,
@@ -479,7 +479,7 @@ impl Protected {
             napi_threads: Vec::new(),
             knobs: Vec::new(),
             rates: Rates::default(),
-            ..self.status(0, &SleepStatus::default())
+            ..self.status(None, &SleepStatus::default())
         }
     }
 

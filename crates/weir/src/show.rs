@@ -218,10 +218,8 @@ fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<(
     if let Some(silence) = status.silence() {
         writeln!(out, "  {silence}; what follows is from before")?;
     }
-    let guardian = match status.running && status.guardian_pid != 0 {
-        true => format!(" (guardian {})", status.guardian_pid),
-        false => String::new(),
-    };
+    let guardian = status.guardian_pid.filter(|_| status.running);
+    let guardian = guardian.map_or_else(String::new, |pid| format!(" (guardian {pid})"));
     writeln!(
         out,
         "  pid {}{guardian}, since {}, network namespace {}",

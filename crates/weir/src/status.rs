@@ -70,8 +70,8 @@ pub struct InterfaceStatus {
     pub stalled: bool,
     /// The daemon.
     pub pid: i32,
-    /// Its guardian.
-    pub guardian_pid: i32,
+    /// Its guardian; `null` if there is none now.
+    pub guardian_pid: Option<i32>,
     /// The interface's name.
     pub interface: String,
     /// The interface's number; 0 if its daemon has not protected it yet.

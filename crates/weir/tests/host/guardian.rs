@@ -76,7 +76,7 @@ fn a_killed_guardian_is_replaced_and_its_successor_does_the_same() {
     kill_process(first, Signal::KILL).unwrap();
     let is_replaced = || {
         let now = &network.interface_status()["guardian_pid"];
-        *now != 0 && pid(now) != first
+        !now.is_null() && pid(now) != first
     };
     wait_until("there is another guardian", is_replaced);
     daemon.kill();

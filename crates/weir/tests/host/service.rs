@@ -124,6 +124,8 @@ fn an_interface_that_is_not_there_yet_does_not_keep_the_others_from_protection()
     let attach = [0, 1]
         .map(|at| (&status["interfaces"][at]["interface"], &status["interfaces"][at]["attach"]));
     assert_eq!(attach, [(&NEAR.into(), &"tcx".into()), (&NEAR2.into(), &Value::Null)]);
+    // `kill 0` would be for whoever asks.
+    assert_eq!(status["interfaces"][1]["guardian_pid"], Value::Null);
     let metrics = network.says(&["status", "--openmetrics"]);
     let lines =
         ["weir_protected{interface=\"near\"} 1.0", "weir_protected{interface=\"near2\"} 0.0"];
