@@ -468,27 +468,36 @@ pub struct Leftover {
     pub state_file: String,
 }
 
+impl Leftover {
+    /// Those of the calling thread's network namespace.
+    pub fn here() -> Result<Vec<Self>> {
+        let dir = RunDir::open(Path::new(RUN_DIR))?;
+        Self::read_all(dir.as_ref(), Some(NetNs::current()?.inode()))
+    }
+
+    /// Those in one network namespace or in all.
+    fn read_all(dir: Option<&RunDir>, netns: Option<u64>) -> Result<Vec<Self>> {
+        let Some(dir) = dir else { return Ok(Vec::new()) };
+        let mut all = keys(dir, STATE_SUFFIX, netns)?;
+        // Between its first knob and its first status, a daemon is running but not yet listed. One that has ended
+        // since the directory was listed has taken its record away.
+        all.retain(|key| holders_of(dir, key).is_empty() && dir.inode(&key.state_file()).is_some());
+        let leftover = |key: Key| Self {
+            ifindex: key.ifindex,
+            netns: key.netns,
+            state_file: dir.path_of(&key.state_file()).display().to_string(),
+        };
+        Ok(all.into_iter().map(leftover).collect())
+    }
+}
+
 impl Overview {
     /// Reads what the daemons have published, in one network namespace or in all.
     pub fn read(dir: Option<&RunDir>, netns: Option<u64>) -> Result<Self> {
         let interfaces = InterfaceStatus::read_all(dir, netns)?;
         // What is protected does not hang on it.
         let walls = WallStatus::read_all().ok().flatten();
-        let (leftovers, kernel_lacks) = (vec![], vec![]);
-        let mut overview = Self { schema: SCHEMA, interfaces, leftovers, walls, kernel_lacks };
-        let Some(dir) = dir else { return Ok(overview) };
-        for key in keys(dir, STATE_SUFFIX, netns)? {
-            // Between its first knob and its first status, a daemon is running but not yet listed. One that has ended
-            // since the directory was listed has taken its record away.
-            let is_there = || dir.inode(&key.state_file()).is_some();
-            if holders_of(dir, &key).is_empty() && is_there() {
-                overview.leftovers.push(Leftover {
-                    ifindex: key.ifindex,
-                    netns: key.netns,
-                    state_file: dir.path_of(&key.state_file()).display().to_string(),
-                });
-            }
-        }
-        Ok(overview)
+        let leftovers = Leftover::read_all(dir, netns)?;
+        Ok(Self { schema: SCHEMA, interfaces, leftovers, walls, kernel_lacks: vec![] })
     }
 }

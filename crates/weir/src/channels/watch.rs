@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::out;
 use crate::owners::{Owners, Ownership};
 use crate::rundir::{RUN_DIR, RunDir};
-use crate::status::{InterfaceStatus, SCHEMA};
+use crate::status::{InterfaceStatus, Leftover, SCHEMA};
 
 /// The gates that are looked at.
 pub struct Watch {
@@ -147,7 +147,10 @@ fn running(named: Option<&str>) -> Result<Vec<InterfaceStatus>> {
     if running.is_empty() {
         let what = named.unwrap_or("no interface of this network namespace");
         let problem = if named.is_some() { "is not protected" } else { "is protected" };
-        let remedy = format!("`sudo weir run {}` protects it", named.unwrap_or("IFACE"));
+        let mut remedy = format!("`sudo weir run {}` protects it", named.unwrap_or("IFACE"));
+        if !Leftover::here()?.is_empty() {
+            remedy += "; a killed weir has left knobs turned: `sudo weir reset`";
+        }
         return Err(Error::refused(format!("{what} {problem}"), remedy));
     }
     Ok(running)

@@ -45,6 +45,8 @@ pub struct Reading {
     pub neighbours: Vec<String>,
     /// Interfaces that weir protects now, with the policy `on`.
     pub protected: Vec<String>,
+    /// Interfaces on which a killed weir has left knobs turned.
+    pub leftovers: Vec<String>,
     /// Interfaces with a wall of `weir screen`.
     pub walls: Vec<WallStatus>,
     /// What the kernel lacks, and what that costs.

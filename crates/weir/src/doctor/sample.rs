@@ -33,7 +33,7 @@ use crate::attach;
 use crate::error::Result;
 use crate::owners::{Owners, Ownership};
 use crate::rps;
-use crate::status::InterfaceStatus;
+use crate::status::{InterfaceStatus, Leftover};
 use crate::sysctl;
 use crate::threading::THREADED;
 use crate::walls::WallStatus;
@@ -180,6 +180,9 @@ impl Looker {
         let between = Between::new(earlier, later);
         let walls = self.seen("walls of `weir screen`", WallStatus::read_all());
         let walls = walls.flatten().unwrap_or_default();
+        let leftovers = self.seen("what a killed weir has left", Leftover::here());
+        let name = |each: &Leftover| self.links.name(each.ifindex);
+        let leftovers = leftovers.iter().flatten().filter_map(|each| name(each).ok()).collect();
         let interfaces = self.interfaces(&between, &later.running);
         // The first is printed.
         let mut unseen: Vec<String> = self.unseen.into_iter().collect();
@@ -202,6 +205,7 @@ impl Looker {
             interfaces,
             neighbours: later.neighbours.iter().cloned().collect(),
             protected: protected.map(|each| each.interface.clone()).collect(),
+            leftovers,
             walls,
             lacks: lacks.map(|lack| format!("{}: {}", lack.feature, lack.cost)).collect(),
             unseen,

@@ -178,6 +178,12 @@ fn reset_restores_when_both_were_killed() {
     let text = network.says(&["status"]);
     assert!(text.contains("not running") && text.contains("weir reset"), "{text}");
 
+    let left = "a killed weir has left knobs turned: `sudo weir reset`";
+    let doctor = String::from_utf8(network.weir(&["doctor"]).stdout).unwrap();
+    assert!(doctor.contains(&format!("near: {left}")), "{doctor}");
+    let refusal = failure(&network.weir(&["channels"]), 1);
+    assert!(refusal.contains(left), "{refusal}");
+
     let said = network.says(&["reset", NEAR]);
     assert!(said.contains("near: put back") && said.contains("threaded 1 -> 0"), "{said}");
     network.assert_untouched();

@@ -22,9 +22,9 @@ pub(super) fn notes(reading: &Reading, losses: &Losses, findings: &[Finding]) ->
         steered(reading),
     ];
     let lacks = reading.lacks.iter().map(|lack| format!("this kernel lacks {lack}"));
-    of_one
-        .into_iter()
-        .flatten()
+    let leftovers = reading.leftovers.iter().map(|name| left_turned(name));
+    leftovers
+        .chain(of_one.into_iter().flatten())
         .chain(softirqs(reading))
         .chain(squeezed(reading))
         .chain(reading.neighbours.iter().map(|name| neighbour(name)))
@@ -62,6 +62,10 @@ fn protected(reading: &Reading) -> Option<String> {
     (!names.is_empty()).then(|| {
         format!("weir protects {names}: `weir status` and `sudo weir channels` show what it does")
     })
+}
+
+fn left_turned(name: &str) -> String {
+    format!("{name}: a killed weir has left knobs turned: `sudo weir reset`")
 }
 
 /// What comes to these ports passes, so that weir does nothing against a flood of it.

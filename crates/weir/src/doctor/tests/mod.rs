@@ -190,6 +190,16 @@ fn what_is_lost_but_not_for_want_of_room_is_told_with_its_cause() {
 }
 
 #[test]
+fn what_a_killed_weir_has_left_turned_is_told_first() {
+    let mut host = healthy();
+    host.interfaces[0].native_cost = Some("native XDP costs something".into());
+    host.leftovers = vec!["eth0".into()];
+    let diagnosis = Diagnosis::of(&host);
+    let note = "eth0: a killed weir has left knobs turned: `sudo weir reset`";
+    assert_eq!((diagnosis.verdict, diagnosis.notes[0].as_str()), (Verdict::Well, note));
+}
+
+#[test]
 fn where_the_gate_would_go_is_said_of_an_interface_that_has_none() {
     let mut host = healthy();
     host.interfaces[0].native_cost = Some("native XDP costs something".into());
