@@ -568,12 +568,6 @@ impl Protected {
     }
 }
 
-impl Drop for Protected {
-    fn drop(&mut self) {
-        let _ = self.host.dir.remove(&self.key().status_file());
-    }
-}
-
 /// One second of an interface.
 #[derive(Debug)]
 pub struct Tick {

@@ -124,6 +124,8 @@ impl Journal {
 impl Drop for Journal {
     fn drop(&mut self) {
         let state = self.state.get_mut();
+        // Together with the record: one without a status is of a daemon that starts.
+        let _ = self.host.dir.remove(&state.key().status_file());
         if state.knobs.is_empty() {
             let _ = self.host.dir.remove(&state.key().state_file());
         }

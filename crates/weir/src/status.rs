@@ -327,6 +327,7 @@ impl InterfaceStatus {
         let diverted = self.diversions.iter().any(|each| each.passes_all);
         self.policy == Policy::On
             && !self.stalled
+            && !self.starts()
             && (!diverted || self.softirq_limit.is_some())
             && self.bypass().is_none()
     }
@@ -363,7 +364,11 @@ impl InterfaceStatus {
             all.iter_mut().flat_map(|status| std::mem::take(&mut status.lost)).collect();
         // Another daemon may protect it by now.
         let place = |status: &Self| (status.netns, status.interface.clone());
-        lost.retain(|each| !all.iter().any(|one| one.running && place(one) == place(each)));
+        lost.retain(|each| {
+            !all.iter().any(|one| one.running && !one.starts() && place(one) == place(each))
+        });
+        // Until then it is told why it does not.
+        all.retain(|one| !one.starts() || !lost.iter().any(|each| place(each) == place(one)));
         all.extend(lost);
         Ok(all)
     }
@@ -373,8 +378,11 @@ impl InterfaceStatus {
         let dir = RunDir::open(Path::new(RUN_DIR))?;
         let mut all = Self::read_all(dir.as_ref(), Some(NetNs::current()?.inode()))?;
         all.retain(|status| status.running);
-        match all.iter().find(|status| status.attach.is_none()) {
-            None => Ok(all),
+        let (known, unknown): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|status| status.attach.is_some());
+        // One that starts keeps nobody from looking at the others.
+        match unknown.into_iter().find(|status| known.is_empty() || !status.starts()) {
+            None => Ok(known),
             Some(Self { interface, .. }) => Err(Error::refused(
                 format!("the daemon that protects {interface} has not written its status yet"),
                 format!("wait while it starts; {ROOM}"),
@@ -382,9 +390,9 @@ impl InterfaceStatus {
         }
     }
 
-    /// Of an interface whose daemon runs and has published nothing, for long: it starts, or there was no room.
+    /// Of an interface whose daemon runs and has published nothing: it starts, or there was no room.
     fn unpublished(dir: &RunDir, key: &Key) -> Option<Self> {
-        let silent_for = dir.age(&key.state_file()).filter(|age| *age >= SILENT)?;
+        let silent_for = dir.age(&key.state_file())?;
         let state = State::read(dir, key).ok()??;
         let pid = holder_of(dir, key, state.owner.pid)?;
         let since = clock::timestamp(SystemTime::now() - silent_for);

@@ -80,6 +80,15 @@ fn a_gate_that_softirqs_limit_may_discard_what_something_may_divert() {
     assert!(discards(&[], &limit) && discards(&[true], &limit));
 }
 
+#[test]
+fn a_gate_discards_nothing_before_its_daemon_has_reported_and_while_that_is_stopped() {
+    let attach = Some(AttachMode::Tcx);
+    let reports = InterfaceStatus { running: true, attach, ..Default::default() };
+    assert!(reports.discards());
+    assert!(!InterfaceStatus { attach: None, ..reports.clone() }.discards());
+    assert!(!InterfaceStatus { stalled: true, ..reports }.discards());
+}
+
 /// A counter that began at 0 would rise by all that it was before once its interface is protected.
 #[test]
 fn an_interface_that_is_still_to_be_protected_has_no_counters() {

@@ -1,5 +1,6 @@
 //! A `weir run` that protects a test's network.
 
+use std::fmt::Display;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -54,11 +55,11 @@ impl Daemon {
         Self::spawn_by(Command::new(WEIR), network, options)
     }
 
-    /// The same, with a `/run/weir` that nobody else sees, of so many bytes; and that directory.
-    pub fn start_apart(network: &Network, bytes: u32, options: &[&str]) -> (Self, PathBuf) {
+    /// The same, with a `/run/weir` that nobody else sees, of such a size; and that directory.
+    pub fn start_apart(network: &Network, size: impl Display, options: &[&str]) -> (Self, PathBuf) {
         std::fs::create_dir_all("/run/weir").unwrap();
         let script =
-            format!("mount -t tmpfs -o mode=755,size={bytes} none /run/weir && exec {WEIR} \"$@\"");
+            format!("mount -t tmpfs -o mode=755,size={size} none /run/weir && exec {WEIR} \"$@\"");
         let mut command = Command::new("unshare");
         command.args(["--mount", "sh", "-c", &script, "sh"]);
         let daemon = Self::spawn_by(command, network, options);

@@ -141,7 +141,10 @@ impl Confined<'_> {
         let start = || Owned::start(self.command(arguments).stderr(Stdio::null()));
         let child = self.network.near.run(start).unwrap();
         let pid = i64::from(child.id());
-        wait_until("it protects", || self.network.status()["interfaces"][0]["pid"] == pid);
+        wait_until("it protects", || {
+            let status = &self.network.status()["interfaces"][0];
+            status["pid"] == pid && status["attach"].is_string()
+        });
         child
     }
 }

@@ -523,6 +523,9 @@ fn a_daemon_that_has_not_reported_yet_is_said_to_start() {
     let recorded = || network.files().iter().any(|name| name.ends_with(".state.json"));
     wait_until("it has begun", recorded);
     daemon.signal(Signal::STOP);
+    assert_eq!(network.status()["interfaces"][0]["running"], true, "at once");
+    let refusal = failure(&network.weir(&["channels"]), 1);
+    assert!(refusal.contains("has not written its status yet"), "{refusal}");
     let said = || String::from_utf8(network.weir(&["status", "--check"]).stdout).unwrap();
     wait_until("it is seen", || !said().starts_with("weir does not run"));
     assert_eq!(said(), "starting: near: its daemon does not protect it yet\n");
@@ -602,27 +605,33 @@ fn a_thread_whose_cpu_was_offline_goes_back_to_it() {
 
 #[test]
 fn a_daemon_that_has_no_room_for_its_status_runs_and_reports_nothing() {
-    let network = Network::new();
-    // A page each for the lock and the record.
-    let (daemon, _) = Daemon::start_apart(&network, 8 * 1024, &[]);
-    let pid = daemon.pid().as_raw_nonzero().to_string();
-    let weir = |arguments: &[&str]| {
-        let mut command = Command::new("nsenter");
-        command.args(["--mount", "--target", &pid, WEIR]).args(arguments);
-        network.near.run(|| command.output().unwrap()).unwrap()
-    };
-    wait_until("it is seen", || weir(&["status", "--check"]).status.code() == Some(1));
-    let said = String::from_utf8(weir(&["status"]).stdout).unwrap();
-    assert!(said.contains("degraded: near: its daemon has reported nothing"), "{said}");
-    // It is told all that it has to be.
-    assert!(!said.contains("passes everything") && said.contains("`df -i /run/weir`"), "{said}");
-    let refusal = failure(&weir(&["channels"]), 1);
-    assert!(
-        refusal.contains("the daemon that protects near has not written its status"),
-        "{refusal}"
-    );
-    daemon.interrupt();
-    network.assert_untouched();
+    // A page each for the lock and the record; an inode each, and the directory's.
+    for size in ["8k", "1m,nr_inodes=3"] {
+        let network = Network::new();
+        let (daemon, _) = Daemon::start_apart(&network, size, &[]);
+        let pid = daemon.pid().as_raw_nonzero().to_string();
+        let weir = |arguments: &[&str]| {
+            let mut command = Command::new("nsenter");
+            command.args(["--mount", "--target", &pid, WEIR]).args(arguments);
+            network.near.run(|| command.output().unwrap()).unwrap()
+        };
+        wait_until("it is seen", || weir(&["status", "--check"]).status.code() == Some(1));
+        let said = String::from_utf8(weir(&["status"]).stdout).unwrap();
+        assert!(said.contains("degraded: near: its daemon has reported nothing"), "{said}");
+        // It is told all that it has to be.
+        assert!(
+            !said.contains("passes everything") && said.contains("`df -i /run/weir`"),
+            "{said}"
+        );
+        let refusal = failure(&weir(&["channels"]), 1);
+        assert!(
+            refusal.contains("the daemon that protects near has not written its status"),
+            "{refusal}"
+        );
+        assert!(refusal.contains("`df -i /run/weir`"), "{refusal}");
+        daemon.interrupt();
+        network.assert_untouched();
+    }
 }
 
 #[test]

@@ -118,7 +118,10 @@ fn an_interface_that_is_not_there_yet_does_not_keep_the_others_from_protection()
         let output = network.weir(&["status", "--check"]);
         (output.status.code(), String::from_utf8(output.stdout).unwrap())
     };
-    wait_until("one is protected", || check().0 == Some(1));
+    wait_until("one is protected", || {
+        let (code, said) = check();
+        code == Some(1) && !said.starts_with("starting")
+    });
     assert!(check().1.starts_with("degraded: near2 is not yet protected: "), "{:?}", check());
     let status = network.status();
     let attach = [0, 1]
