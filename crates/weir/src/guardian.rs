@@ -14,18 +14,17 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use rustix::io::{Errno, ioctl_fionbio};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
+use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
 use weir_bpf::sys::sched;
 use weir_bpf::units::Nice;
 
 use crate::cgroup;
+use crate::console::Console;
 use crate::error::{Error, Result};
 use crate::governor::Beat;
 use crate::host::Host;
@@ -33,7 +32,8 @@ use crate::key::Key;
 use crate::lazy;
 use crate::lock::{Attempt, Lock, Purpose};
 use crate::ready;
-use crate::restore;
+use crate::restore::{self, Restored};
+use crate::signals;
 use crate::statefile::State;
 
 /// What the guardian writes when it is ready.
@@ -66,7 +66,6 @@ impl Guardian {
             .env_remove("NOTIFY_SOCKET")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
             .spawn()
             .map_err(failed)?;
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
@@ -146,10 +145,11 @@ pub fn run(parent: i32, keys: &[Key]) -> Result<()> {
         report_ready()?;
         wait_for_end(&daemon, || leave_to_themselves(&host, keys))?;
     }
-    let mut failures = Vec::new();
+    let (mut failures, mut console) = (Vec::new(), Console::open());
     for key in keys {
-        if let Err(error) = restore_one(&host, key) {
-            failures.push(error.to_string());
+        match restore_one(&host, key) {
+            Ok(restored) => restored.iter().for_each(|done| console.say(&done.to_string())),
+            Err(error) => failures.push(error.to_string()),
         }
     }
     failures.extend(lazy::remove_left(&host.dir).err().map(|error| error.to_string()));
@@ -165,12 +165,7 @@ fn leave_the_terminal() -> Result<()> {
     }
     // For the reader of `ps`: started through /proc/self/exe, it would be called "exe".
     let _ = rustix::thread::set_name(c"weir-guardian");
-    for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE] {
-        // A handler that does nothing of consequence: the safe way to ignore a signal.
-        signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))
-            .map_err(|source| Error::system("ignore signals", source))?;
-    }
-    Ok(())
+    signals::ignore(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2])
 }
 
 /// A pidfd of the daemon; `None` if it has ended already. A number may by now belong to another
@@ -233,11 +228,11 @@ fn leave_to_themselves(host: &Host, keys: &[Key]) {
     }
 }
 
-fn restore_one(host: &Host, key: &Key) -> Result<()> {
+fn restore_one(host: &Host, key: &Key) -> Result<Option<Restored>> {
     match Lock::take(&host.dir, key, Purpose::Restore)? {
-        Attempt::Held(lock) => restore::leftovers(host, key, &lock).map(drop),
+        Attempt::Held(lock) => restore::leftovers(host, key, &lock),
         // A new daemon was quicker, and has put back what it found.
-        Attempt::Protected { .. } => Ok(()),
+        Attempt::Protected { .. } => Ok(None),
     }
 }
 

@@ -4,9 +4,11 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
 use crate::error::{Error, Result};
 use crate::ready;
@@ -51,7 +53,16 @@ pub fn catch(signals: &[i32]) -> Result<UnixStream> {
     register(&heard.collect::<Vec<_>>())
 }
 
+/// From now on these have no effect here, but still the usual one on what this process executes.
+pub fn ignore(signals: &[i32]) -> Result<()> {
+    let ignore = |signal| signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)));
+    let ignored = signals.iter().try_for_each(|signal| ignore(*signal).map(drop));
+    ignored.map_err(|source| Error::system("ignore signals", source))
+}
+
 fn register(signals: &[i32]) -> Result<UnixStream> {
+    // Only `weir screen` has a use for one of them; elsewhere they would end a process that tidies up at its end.
+    ignore(&[SIGUSR1, SIGUSR2])?;
     let failed = |source| Error::system("catch signals", source);
     let (receiver, sender) = UnixStream::pair().map_err(failed)?;
     for signal in signals {

@@ -37,9 +37,12 @@ fn a_killed_daemon_is_cleaned_up_after_within_a_second() {
     let (network, daemon) = protected(&[]);
     assert_eq!(network.threaded(), "1");
     let guardian = guardian(&network);
-    daemon.kill();
+    daemon.signal(Signal::KILL);
     assert!(wait(PROMISED, || network.is_untouched()), "not restored: {:?}", network.files());
     wait_until("the guardian has ended", || test_kill_process(guardian).is_err());
+    let (_, messages) = daemon.end();
+    assert!(messages.contains("weir: near: put back "), "{messages}");
+    assert!(messages.contains("threaded 1 -> 0"), "{messages}");
 }
 
 /// The kernel takes away what a killed one had, and so does its guardian: that is waited for.
@@ -61,6 +64,11 @@ fn the_guardian_ends_with_the_daemon_and_ignores_the_terminal() {
     let (network, daemon) = protected(&[]);
     let guardian = guardian(&network);
     for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::PIPE] {
+        kill_process(guardian, signal).unwrap();
+    }
+    // `weir screen` prints its counters on SIGUSR1; a daemon that gets it by mistake is not to end.
+    for signal in [Signal::USR1, Signal::USR2] {
+        daemon.signal(signal);
         kill_process(guardian, signal).unwrap();
     }
     network.wait_until_published_again();
