@@ -112,11 +112,16 @@ impl Returns {
                 self.left.push(format!("{}: left as set by somebody else ({value})", knob.object()))
             }
             Ok(Outcome::Gone) => {}
-            Ok(Outcome::TakenAlong) => self.left.push(format!(
-                "{} was {}, and stays as it is if the interface has been moved",
-                knob.object(),
-                knob.old_value()
-            )),
+            Ok(Outcome::TakenAlong) => {
+                let (object, old) = (knob.object(), knob.old_value());
+                let mut left = format!(
+                    "{object} was {old}, and stays as it is if the interface has been moved"
+                );
+                if let Knob::Threaded { .. } = knob {
+                    left += &format!(": `echo {old} > /sys/class/net/NAME/{object}` there");
+                }
+                self.left.push(left);
+            }
             Err(error) => {
                 self.failures.push(format!("{knob}: {error}"));
                 return false;

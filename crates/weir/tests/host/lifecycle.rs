@@ -365,6 +365,8 @@ fn an_interface_that_is_moved_takes_threaded_along_and_that_is_said() {
     sh(&network, &format!("ip link set near netns {}", elsewhere.display()));
     let (_, messages) = daemon.end();
     assert!(messages.contains("; threaded was 0, and stays as it is if"), "{messages}");
+    let remedy = "moved: `echo 0 > /sys/class/net/NAME/threaded` there";
+    assert!(messages.contains(remedy), "{messages}");
     let threaded = || NetSysfs::open().unwrap().read(NEAR, "threaded").unwrap();
     assert_eq!(network.far.run(threaded).unwrap(), "1");
     assert_eq!(network.files(), [] as [&str; 0]);
