@@ -23,7 +23,7 @@ const FILES_REMEDY: &str = "weir may have too few open files: raise the hard lim
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A system call failed.
-    #[error("cannot {operation} {object}: {source}")]
+    #[error("cannot {operation} {object}: {source}{}", or_files(.source))]
     System {
         /// What was tried, as a verb.
         operation: &'static str,
@@ -69,6 +69,12 @@ pub enum Error {
 
 fn or_nothing(remedy: &Option<String>) -> String {
     remedy.as_ref().map(|text| format!("; {text}")).unwrap_or_default()
+}
+
+/// What follows an error for want of descriptors; nothing after another.
+pub fn or_files(source: &io::Error) -> String {
+    let lacks = Errno::from_io_error(source) == Some(Errno::MFILE);
+    or_nothing(&lacks.then(|| FILES_REMEDY.into()))
 }
 
 /// `ip link` shows `NAME@LOWER`.

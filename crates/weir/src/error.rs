@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use weir_bpf::error::or_files;
 use weir_bpf::sys::stat::Stat;
 
 use crate::config::error::ConfigError;
@@ -15,7 +16,7 @@ pub enum Error {
     #[error(transparent)]
     Kernel(#[from] weir_bpf::Error),
     /// A file could not be used.
-    #[error("cannot {operation} {}: {source}", .path.display())]
+    #[error("cannot {operation} {}: {source}{}", .path.display(), or_files(.source))]
     File {
         /// What was tried, as a verb.
         operation: &'static str,
@@ -52,7 +53,7 @@ pub enum Error {
     #[error("{}; weir keeps a record of them: `weir reset` tries again", .0.join("; "))]
     NotRestored(Vec<String>),
     /// A system call outside weir-bpf failed.
-    #[error("cannot {operation}: {source}")]
+    #[error("cannot {operation}: {source}{}", or_files(.source))]
     System {
         /// What was tried, as a verb and its object.
         operation: &'static str,

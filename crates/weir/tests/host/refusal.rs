@@ -158,10 +158,14 @@ fn a_cpu_that_is_not_there_is_refused() {
 #[test]
 fn too_few_open_files_are_named() {
     let network = Network::new();
-    let mut command = Command::new("sh");
-    command.args(["-c", "ulimit -n 60 && exec \"$0\" run near --config /dev/null", WEIR]);
-    let refusal = failure(&network.near.run(|| command.output().unwrap()).unwrap(), 1);
-    assert!(refusal.contains("LimitNOFILE=") && !refusal.contains("CAP_BPF"), "{refusal}");
+    for limit in [5, 10, 20, 40, 60] {
+        let script = format!("ulimit -n {limit} && exec \"$0\" run near --config /dev/null");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script, WEIR]);
+        let refusal = failure(&network.near.run(|| command.output().unwrap()).unwrap(), 1);
+        assert!(refusal.contains("LimitNOFILE="), "{limit}: {refusal}");
+        assert!(!refusal.contains("CAP_BPF"), "{limit}: {refusal}");
+    }
     network.assert_untouched();
 }
 
