@@ -10,7 +10,7 @@ use pcap_file::pcap::PcapReader;
 use pcap_file::{DataLink, TsResolution};
 use weir_bpf::units::MacAddr;
 
-use super::error::{CaptureError, explain, unknown_link};
+use super::error::{CaptureError, explain, no_capture, unknown_link};
 use super::pcapng;
 use super::source::Source;
 
@@ -28,16 +28,16 @@ pub struct Packet {
     pub wire_len: u32,
     /// What was captured of it.
     pub data: Vec<u8>,
-    /// What it begins with.
-    pub link: Link,
+    /// What it begins with, or why the gate cannot judge that.
+    pub link: Result<Link, String>,
 }
 
 impl Packet {
     /// The packet as the gate sees it; one without an Ethernet header as if it was addressed to this interface.
     pub fn frame(&self, mac: MacAddr) -> Cow<'_, [u8]> {
         match self.link {
-            Link::Ethernet => Cow::Borrowed(&self.data),
-            Link::Ip => {
+            Ok(Link::Ethernet) | Err(_) => Cow::Borrowed(&self.data),
+            Ok(Link::Ip) => {
                 let is_ipv6 = self.data.first().is_some_and(|first| first >> 4 == 6);
                 let ethertype: [u8; 2] = if is_ipv6 { [0x86, 0xdd] } else { [0x08, 0x00] };
                 Cow::Owned([&mac.0[..], &[0; 6], &ethertype, &self.data].concat())
@@ -93,6 +93,8 @@ pub struct Capture {
     count: u64,
     /// Where the next packet or block begins.
     offset: u64,
+    /// The first packet whose link type the gate cannot judge.
+    foreign: Option<CaptureError>,
 }
 
 impl Capture {
@@ -120,9 +122,9 @@ impl Capture {
             let link = Link::of(reader.header().datalink).map_err(broken)?;
             (Reader::Pcap(reader, link), PCAP_HEADER_LEN)
         } else {
-            return Err(broken("it begins like neither a pcap nor a pcapng file".into()));
+            return Err(broken(no_capture(&first)));
         };
-        Ok(Self { name, reader, ended, len, count: 0, offset })
+        Ok(Self { name, reader, ended, len, count: 0, offset, foreign: None })
     }
 
     /// `pcap` or `pcapng`.
@@ -141,9 +143,10 @@ impl Capture {
     /// The next packet; `None` at the end.
     ///
     /// # Errors
-    /// If it cannot be read; so it will be again.
+    /// If it cannot be read; so it will be again. At the end, if the gate cannot judge a packet's link type.
     pub fn next_packet(&mut self) -> Result<Option<Packet>, CaptureError> {
         loop {
+            let offset = self.offset;
             let step = match &mut self.reader {
                 Reader::Pcap(reader, link) => {
                     pcap_step((reader, *link), &mut self.offset, &self.ended)
@@ -152,17 +155,22 @@ impl Capture {
             };
             match step {
                 Ok(Step::Packet(packet)) => {
+                    if let (Err(why), None) = (&packet.link, &self.foreign) {
+                        self.foreign = Some(self.broken(offset, why.clone()));
+                    }
                     self.count += 1;
                     return Ok(Some(packet));
                 }
                 Ok(Step::Other) => {}
-                Ok(Step::End) => return Ok(None),
-                Err(why) => {
-                    let (name, number) = (self.name.clone(), self.count + 1);
-                    return Err(CaptureError::Packet { name, number, offset: self.offset, why });
-                }
+                Ok(Step::End) => return self.foreign.take().map_or(Ok(None), Err),
+                Err(why) => return Err(self.broken(self.offset, why)),
             }
         }
+    }
+
+    /// What is wrong with the next packet, which begins there.
+    fn broken(&self, offset: u64, why: String) -> CaptureError {
+        CaptureError::Packet { name: self.name.clone(), number: self.count + 1, offset, why }
     }
 }
 
@@ -202,7 +210,7 @@ fn pcap_step(
         time: Some(Duration::from_secs(record.ts_sec.into()) + Duration::from_nanos(nanos)),
         wire_len: record.orig_len.max(record.incl_len),
         data: record.data.into_owned(),
-        link,
+        link: Ok(link),
     }))
 }
 

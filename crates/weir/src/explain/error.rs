@@ -61,6 +61,16 @@ pub fn explain(error: &PcapError, ended: bool) -> String {
     }
 }
 
+/// A file that begins so is no capture.
+pub fn no_capture(first: &[u8]) -> String {
+    const COMPRESSED: [(&[u8], &str); 3] =
+        [(b"\x1f\x8b", "zcat"), (b"\xfd7zX", "xzcat"), (b"\x28\xb5\x2f\xfd", "zstdcat")];
+    match COMPRESSED.iter().find(|(magic, _)| first.starts_with(magic)) {
+        Some((_, reader)) => format!("it is compressed; `{reader} FILE | weir explain -`"),
+        None => "it begins like neither a pcap nor a pcapng file".into(),
+    }
+}
+
 /// A packet names an interface that the file has not described.
 pub fn no_interface(id: u32) -> String {
     format!("it names interface {id}, which the file does not describe: the file is damaged")

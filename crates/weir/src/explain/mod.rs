@@ -115,7 +115,10 @@ impl<'a> Session<'a> {
             self.totals.packets += 1;
             self.totals.truncated += u64::from(is_truncated(&packet));
             let frame = packet.frame(self.target.mac);
-            let outcome = self.judge(&frame)?;
+            let outcome = match packet.link {
+                Ok(_) => self.judge(&frame)?,
+                Err(_) => Outcome::NotJudged("of a link type that is neither Ethernet nor raw IP"),
+            };
             let printed = printer.packet(self.totals.packets, (&packet, &frame), &outcome);
             let printed = printed.and_then(|()| if live { printer.out.flush() } else { Ok(()) });
             if !or_gone(printed)? {

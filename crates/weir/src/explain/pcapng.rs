@@ -78,7 +78,7 @@ impl Reader {
                 let id = found.interface;
                 let interface = usize::try_from(id).ok().and_then(|id| self.interfaces.get(id));
                 let interface = interface.ok_or_else(|| no_interface(id))?;
-                Step::Packet(found.into_packet(interface, Link::of(interface.link)?))
+                Step::Packet(found.into_packet(interface, Link::of(interface.link)))
             }
         };
         *offset += len;
@@ -175,7 +175,7 @@ struct Found {
 }
 
 impl Found {
-    fn into_packet(mut self, interface: &Interface, link: Link) -> Packet {
+    fn into_packet(mut self, interface: &Interface, link: Result<Link, String>) -> Packet {
         // A simple packet's block does not say how much of it is padding.
         if self.ticks.is_none() {
             let snapped = if interface.snaplen == 0 { u32::MAX } else { interface.snaplen };

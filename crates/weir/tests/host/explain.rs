@@ -216,7 +216,7 @@ fn what_is_no_capture_of_frames_or_packets_is_refused() {
     let frame = udp(NEAR_IP, 5000);
     let simple =
         SimplePacketBlock { original_len: frame.len() as u32, data: Cow::Borrowed(&frame) };
-    writer.write_block(&simple.into_block()).unwrap();
+    writer.write_block(&simple.clone().into_block()).unwrap();
     let raw = EnhancedPacketBlock {
         interface_id: 1,
         timestamp: Duration::ZERO,
@@ -225,7 +225,18 @@ fn what_is_no_capture_of_frames_or_packets_is_refused() {
         options: vec![],
     };
     writer.write_pcapng_block(raw).unwrap();
-    let output = explain(&network, "mixed.pcapng", &writer.into_inner(), &[]);
+    writer.write_block(&simple.into_block()).unwrap();
+    let mixed = writer.into_inner();
+    let lines = objects(&explain(&network, "mixed.pcapng", &mixed, &["--json"]));
+    let not_judged = lines[2]["not_judged"].as_str().unwrap();
+    assert!(not_judged.contains("neither Ethernet nor raw IP"), "{not_judged}");
+    assert_eq!(
+        (&lines[1]["reason"], &lines[3]["reason"]),
+        (&"udp-no-socket".into(), &lines[1]["reason"])
+    );
+    assert_eq!((&lines[4]["packets"], &lines[4]["judged"]), (&3.into(), &2.into()));
+    assert!(lines[4]["error"].as_str().unwrap().contains("packet 2"), "{}", lines[4]);
+    let output = explain(&network, "mixed.pcapng", &mixed, &[]);
     let message = failure(&output, 1);
     assert!(message.contains("cannot read packet 2"), "{message}");
     assert!(message.contains("link of type LINUX_SLL"), "{message}");
@@ -234,6 +245,17 @@ fn what_is_no_capture_of_frames_or_packets_is_refused() {
     for bad in [&b""[..], b"\xa1\xb2", b"nothing of the kind, but long enough", &[0x0a; 40]] {
         let message = failure(&explain(&network, "bad", bad, &[]), 1);
         assert!(message.contains("begins like neither a pcap nor a pcapng file"), "{message}");
+    }
+    for (compressed, reader) in [
+        (&b"\x1f\x8b\x08\0"[..], "zcat"),
+        (b"\xfd7zXZ\0", "xzcat"),
+        (b"\x28\xb5\x2f\xfd", "zstdcat"),
+    ] {
+        let message = failure(&explain(&network, "compressed", compressed, &[]), 1);
+        assert!(
+            message.contains(&format!("compressed; `{reader} FILE | weir explain -`")),
+            "{message}"
+        );
     }
     let cut = &pcap(PcapHeader::default(), &[])[..PCAP_HEADER - 1];
     let message = failure(&explain(&network, "header.pcap", cut, &[]), 1);
