@@ -399,8 +399,21 @@ fn it_is_where_a_veths_threads_get_no_packets() {
     // Whatever else changes.
     sh(&network, "ip addr add 198.18.0.9/32 dev near");
     after_packets("they get none then", "TSO");
+    // Nor do new threads, though the kernel has spent time to make them.
+    for change in ["ethtool -K near gro off; ethtool -K near gro on", "ethtool -L near rx 2"] {
+        let threads = || network.interface_status()["napi_threads"].clone();
+        let before = threads();
+        sh(&network, change);
+        wait_until("there are others", || threads()[0].is_number() && threads() != before);
+        for _ in 0..3 {
+            network.wait_until_published_again();
+            after_packets("they get none either", "TSO");
+        }
+    }
     run_in(&network.far, "ethtool -K far tso off");
     after_packets("it is seen that they poll", "threads");
     assert_eq!(limit(&network), Value::Null);
-    assert_eq!(daemon.interrupt().matches("peer has TSO").count(), 1);
+    let said = daemon.interrupt();
+    assert_eq!(said.matches("peer has TSO").count(), 1);
+    assert_eq!(said.matches("its threads poll now").count(), 1, "{said}");
 }

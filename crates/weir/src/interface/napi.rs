@@ -216,7 +216,8 @@ impl Protected {
     /// them with the next one, at the latest.
     pub(super) fn follow_polls(&mut self, came: bool) {
         let before = replace(&mut self.polled.ran, self.threads.ran());
-        let took = |(pid, ran): (&i32, &Nanos)| *ran - before.get(pid).copied().unwrap_or_default();
+        // What a new one has taken so far may be what it took to make it.
+        let took = |(pid, ran): (&i32, &Nanos)| *ran - *before.get(pid).unwrap_or(ran);
         self.polled.took = self.polled.ran.iter().map(took).max().unwrap_or_default();
         let still = self.polled.took == Nanos::ZERO;
         let for_nothing = replace(&mut self.polled.came_for_nothing, still && came) && still;
