@@ -11,9 +11,10 @@
 #define WEIR_VERDICT_H
 
 /* X(NAME, "name as printed", "description") */
-#define WEIR_VERDICTS(X)                                        \
-	X(PASS, "pass", "handed to the kernel")                 \
-	X(DISCARD, "discard", "dropped at the gate, before IP") \
+#define WEIR_VERDICTS(X)                                              \
+	X(PASS, "pass",                                               \
+	  "handed to the kernel, or answered or sent on at the gate") \
+	X(DISCARD, "discard", "dropped at the gate, before IP")       \
 	X(DELIVER, "deliver", "put on a lazy socket's ring, past the kernel")
 
 /*
@@ -216,7 +217,9 @@ enum weir_reason { WEIR_REASONS(WEIR_REASON_ENUM) WEIR_REASON_COUNT };
 /* What rings (alarm.h): all but the last, which only the law hears, wake the
  * gate. X(NAME, "name as printed", "description") */
 #define WEIR_CAUSES(X)                                                       \
-	X(UDP_QUEUE, "udp-queue", "a UDP socket's receive queue was full")   \
+	X(UDP_QUEUE, "udp-queue",                                            \
+	  "a UDP socket's receive queue was full, in this or another "       \
+	  "network namespace")                                               \
 	X(TCP_QUEUE, "tcp-queue",                                            \
 	  "a TCP listener's queue, of requests or of connections, was full") \
 	X(TCP_BACKLOG, "tcp-backlog",                                        \

@@ -13,7 +13,7 @@ use weir_bpf::verdict::Verdict;
 /// What became of packets. With the policy `shadow`, what is decided to be discarded passes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Handed to the kernel.
+    /// Handed to the kernel, or answered or sent on at the gate.
     pub passed: Counter,
     /// Dropped at the gate.
     pub discarded: Counter,
@@ -110,7 +110,7 @@ pub fn late_drops(udp: UdpStats) -> u64 {
 pub struct Rates {
     /// Packets that reached the gate.
     pub seen_pps: PacketsPerSec,
-    /// Packets handed to the kernel.
+    /// Packets handed to the kernel, or answered or sent on at the gate.
     pub passed_pps: PacketsPerSec,
     /// Packets put on lazy sockets' rings, past the kernel.
     #[serde(default)]

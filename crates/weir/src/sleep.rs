@@ -143,6 +143,7 @@ mod tests {
         assert_eq!(news(59, &[(UdpQueue, 2), (CpuWait, 1)]), None);
         let udp = format!("the gate has woken 3 times: {}", UdpQueue.description());
         assert_eq!(news(61, &[(UdpQueue, 3), (CpuWait, 1)]), Some(udp));
+        assert!(UdpQueue.description().ends_with("in this or another network namespace"));
         let both = [UdpQueue, CpuShare].map(Cause::description).join("; ");
         let both = format!("the gate has woken 2 times: {both}");
         assert_eq!(news(200, &[(UdpQueue, 4), (CpuShare, 9), (CpuWait, 1)]), Some(both));

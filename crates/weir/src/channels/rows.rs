@@ -119,7 +119,7 @@ pub struct RetiredRow {
 pub struct Figures {
     /// Both of the following.
     pub offered: Counter,
-    /// Handed to the kernel, or put on a lazy socket's ring.
+    /// Handed to the kernel, answered or sent on at the gate, or put on a lazy socket's ring.
     pub passed: Counter,
     /// Dropped at the gate.
     pub discarded: Counter,
