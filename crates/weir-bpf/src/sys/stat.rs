@@ -96,6 +96,11 @@ impl Stat {
         self.flags().is_some_and(|flags| flags & PF_EXITING != 0)
     }
 
+    /// CPU time that it has used (`utime` + `stime`; a process: with all its threads), in clock ticks.
+    pub fn cpu_ticks(&self) -> Option<u64> {
+        Some(self.field::<u64>(14)? + self.field::<u64>(15)?)
+    }
+
     /// When it started, in clock ticks since boot.
     pub fn start_ticks(&self) -> Option<u64> {
         self.field(22)
@@ -114,6 +119,7 @@ mod tests {
             let stat = Stat::parse(&line(name)).unwrap();
             assert_eq!((stat.comm.as_slice(), stat.start_ticks()), (name, Some(22)));
             assert_eq!((stat.parent(), stat.session(), stat.flags()), (Some(4), Some(6), Some(9)));
+            assert_eq!(stat.cpu_ticks(), Some(14 + 15));
             assert_eq!((stat.field::<i32>(2), stat.field::<i32>(53)), (None, None));
         }
         assert!(Stat::parse(b"7 (").is_none() && Stat::parse(b")(").is_none());

@@ -68,7 +68,11 @@ fn one_channel(out: &mut impl Write, channel: &ChannelRow, done: &str) -> io::Re
         }
     }
     if let Some(owner) = &channel.owner {
-        writeln!(out, "    {}", cut(&owner_line(owner), OWNER_COLUMNS))?;
+        let line = match &channel.sockets {
+            Some(sockets) if sockets.count == 0 => "no socket now".into(),
+            _ => owner_line(owner),
+        };
+        writeln!(out, "    {}", cut(&line, OWNER_COLUMNS))?;
     }
     channel.sources.iter().try_for_each(|sources| senders(out, sources))
 }
@@ -257,6 +261,15 @@ mod tests {
         assert!(table.contains("    no process has it open\n"), "{table}");
         assert!(table.contains("7777      12.5%          3/s\n"), "{table}");
         assert_eq!(table.matches("from others").count(), 2, "{table}");
+    }
+
+    #[test]
+    fn a_socket_that_was_closed_is_told_from_one_that_no_process_has_open() {
+        let mut closed = channel("udp 198.18.0.1:40000", 3);
+        closed.sockets.as_mut().unwrap().count = 0;
+        let table = printed(vec![closed]);
+        assert!(table.contains("    no socket now\n"), "{table}");
+        assert!(!table.contains("no process has it open"), "{table}");
     }
 
     #[test]

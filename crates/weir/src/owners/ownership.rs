@@ -9,6 +9,7 @@ use std::time::Instant;
 use weir_bpf::channels::Channel;
 use weir_bpf::holders::ProcessId;
 use weir_bpf::sys::sock_diag::{LocalSocket, SocketKind};
+use weir_bpf::sys::stat::Stat;
 use weir_bpf::units::{IfIndex, SocketInode};
 use weir_bpf::verdict::Kind;
 
@@ -145,10 +146,16 @@ pub struct Owner<'a> {
 }
 
 impl<'a> Owner<'a> {
-    /// Each process once, heaviest first.
+    /// Each process once, heaviest first; of several alike, the one that has used most CPU time: a server's parent that
+    /// has bound what its workers read has used little.
     pub fn processes(&self) -> Vec<Arc<Process>> {
         let all = self.sockets.iter().flat_map(|each| each.holders.iter().cloned());
-        heaviest_first(all.collect())
+        let mut processes = heaviest_first(all.collect());
+        let used = |each: &Process| Stat::of(each.pid).and_then(|stat| stat.cpu_ticks());
+        processes.sort_by_cached_key(|each| {
+            (Reverse(each.weight), each.pid == INIT, Reverse(used(each)))
+        });
+        processes
     }
 
     /// That of the heaviest holder of any of the sockets.

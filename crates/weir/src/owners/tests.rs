@@ -117,6 +117,24 @@ fn an_inherited_socket_is_both_processs_and_then_the_childs() {
     });
 }
 
+/// As a server's workers inherit what their parent has bound.
+#[test]
+fn of_several_alike_the_one_that_has_used_most_cpu_time_is_first() {
+    sandbox(|| {
+        let socket = bound("127.0.0.1:5000");
+        let parent = Sleeper::with(socket.try_clone().unwrap());
+        let computes = ["sh", "-c", "while :; do :; done"];
+        let worker = Sleeper::run(&computes, socket);
+        let same = |pids: &[i32]| pids == [worker.pid(), parent.pid()];
+        for mut owners in ways() {
+            wait_until("the worker is first", || {
+                let (processes, _) = owner(&owners.look().unwrap(), "127.0.0.1:5000");
+                same(&processes.iter().map(|each| each.pid).collect::<Vec<_>>())
+            });
+        }
+    });
+}
+
 #[test]
 fn a_passed_socket_is_its_receivers() {
     if std::env::var_os(RECEIVER).is_some() {
