@@ -128,6 +128,15 @@ impl Look {
         Seen { passed, discarded: self.counters.verdict(Verdict::Discard), shed }
     }
 
+    /// What was for lazy sockets: put on their rings, or discarded because those were full.
+    pub fn lazy(&self) -> Seen {
+        Seen {
+            passed: self.counters.verdict(Verdict::Deliver),
+            discarded: self.counters.get(Reason::LazyFull),
+            ..Seen::default()
+        }
+    }
+
     fn of_kind(&self, kind: Kind) -> Seen {
         let mut seen = Seen::default();
         for reason in Reason::ALL.into_iter().filter(|reason| reason.kind() == kind) {

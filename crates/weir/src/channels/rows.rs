@@ -41,6 +41,8 @@ pub struct InterfaceChannels {
     pub overflow: Figures,
     /// The channels that were deleted because they had gone quiet when there were many.
     pub retired: RetiredRow,
+    /// Those for lazy sockets, which are in no channel, together.
+    pub lazy: Figures,
     /// Every packet, by the counters of reasons.
     pub total: Figures,
     /// What was discarded of all channels, by reason.
@@ -253,6 +255,7 @@ impl InterfaceChannels {
                 channels: later.retired.channels,
                 figures: figures(&|look| look.retired.seen),
             },
+            lazy: figures(&Look::lazy),
             total: figures(&Look::total),
             discards: later.discards(|_| true),
         }

@@ -48,6 +48,9 @@ fn one_interface(out: &mut impl Write, interface: &InterfaceChannels) -> io::Res
         let name = format!("({} quiet channels, deleted)", interface.retired.channels);
         row(out, &name, &interface.retired.figures, None, None)?;
     }
+    if interface.lazy.offered.packets > 0 {
+        row(out, "(lazy sockets, together)", &interface.lazy, None, None)?;
+    }
     row(out, "(all)", &interface.total, None, None)?;
     if interface.discards.len() > 1 {
         for discards in &interface.discards {
@@ -239,6 +242,7 @@ mod tests {
             channels,
             overflow: figures(u64::MAX / 4),
             retired: RetiredRow { channels: u64::MAX, figures: figures(u64::MAX / 4) },
+            lazy: figures(2),
             total: figures(1),
             discards: Vec::new(),
         };
@@ -259,6 +263,7 @@ mod tests {
         let columns: Vec<&str> = short.split_whitespace().skip(2).collect();
         assert_eq!(columns, ["3", "3", "3", "3", "3", "3", "75%", "300%"]);
         assert!(table.contains("    no process has it open\n"), "{table}");
+        assert!(table.contains("  (lazy sockets, together)            2           2 "), "{table}");
         assert!(table.contains("7777      12.5%          3/s\n"), "{table}");
         assert_eq!(table.matches("from others").count(), 2, "{table}");
     }

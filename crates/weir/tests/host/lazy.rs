@@ -306,6 +306,12 @@ fn a_full_ring_discards_early_and_a_connected_socket_hears_its_peer_alone() {
         network.count("lazy-full") > 0
     });
     wait_until("all are counted", || network.count("lazy") + network.count("lazy-full") == sent);
+    let channels = &network.json(&["channels", "--json", "--interval", "0"])["interfaces"][0];
+    for (figure, reason) in [("passed", "lazy"), ("discarded", "lazy-full")] {
+        assert_eq!(channels["lazy"][figure]["packets"], network.count(reason), "{channels}");
+    }
+    let table = network.says(&["channels", "--interval", "0"]);
+    assert!(table.contains("(lazy sockets, together)"), "{table}");
     // A record has 96 bytes and a header of 8.
     let on_ring = network.count("lazy");
     assert!((600..=65536 / 104).contains(&on_ring), "{on_ring}");
