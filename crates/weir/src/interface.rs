@@ -14,6 +14,7 @@ use weir_bpf::forward::FastPath as _;
 use weir_bpf::gate::{Gate, Policy, QueueProbe};
 use weir_bpf::prune::Pruner;
 use weir_bpf::sys::divert::load_conntrack;
+use weir_bpf::sys::ethtool;
 use weir_bpf::sys::local_table::LocalAddresses;
 use weir_bpf::sys::snmp;
 use weir_bpf::sys::watch::InterfaceWatch;
@@ -39,7 +40,7 @@ use crate::key::Key;
 use crate::knob::{Knob, Returns};
 use crate::notes;
 use crate::rps;
-use crate::sample::{Rates, Sample, late_drops};
+use crate::sample::{Rates, Sample, counts_ring_drops, late_drops};
 use crate::shadow;
 use crate::sleep::SleepStatus;
 use crate::softirq::{Limit, Limiter};
@@ -164,6 +165,8 @@ impl Protected {
         let mut notes = notes::at_start(ifindex, &interface, attached.mode, settings.forward);
         let rps = if settings.rps_off { steer_nowhere(host, &claim.journal)? } else { vec![] };
         notes.extend(rps::note(&rps::steering(&host.sysfs, &interface)));
+        let driver = ethtool::driver(&interface).ok();
+        let ring_drops_counted = counts_ring_drops(driver.as_deref());
         let late_dropped = late_drops(snmp::udp_stats()?);
         let last = Sample::read(&host.links, ifindex, &gate, settings.policy, late_dropped)?;
         let (counters_map_id, channel_map_ids) = (gate.counters_map_id()?, gate.channel_map_ids()?);
@@ -193,7 +196,7 @@ impl Protected {
             lazy: None,
             since: clock::timestamp(SystemTime::now()),
             last,
-            rates: Rates::default(),
+            rates: Rates { ring_drops_counted, ..Rates::default() },
             late_dropped_before: late_dropped,
             bypass: Bypass::default(),
             stale: false,
@@ -367,7 +370,8 @@ impl Protected {
         let (links, policy) = (&self.host.links, self.settings.policy);
         let now = Sample::read(links, self.claim.ifindex, &self.gate, policy, late_dropped)?;
         let before = std::mem::replace(&mut self.last, now);
-        self.rates = Rates::between(&before, &self.last);
+        let ring_drops_counted = self.rates.ring_drops_counted;
+        self.rates = Rates { ring_drops_counted, ..Rates::between(&before, &self.last) };
         self.news.extend(self.bypass.look(self.attached.mode, &before, &self.last));
         Ok(before.gate)
     }

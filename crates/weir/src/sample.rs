@@ -94,6 +94,14 @@ impl Sample {
     }
 }
 
+/// Drivers that count a full ring neither as missed nor as fifo errors.
+const RING_UNCOUNTED: [&str; 5] = ["ena", "gve", "veth", "virtio_net", "vmxnet3"];
+
+/// Whether interfaces of a driver count for how many packets their ring had no room.
+pub fn counts_ring_drops(driver: Option<&str>) -> bool {
+    driver.is_none_or(|driver| !RING_UNCOUNTED.contains(&driver))
+}
+
 /// How much a counter has grown in a second. One that went backwards was made anew: an interface's or a driver's, by taking
 /// it down, or a deleted channel's.
 pub fn rate(before: u64, after: u64, secs: f64) -> f64 {
@@ -123,6 +131,9 @@ pub struct Rates {
     /// `rx_fifo_errors` of the interface. A veth has no such counters: what does not fit into its
     /// ring is its peer's `tx_dropped`.
     pub ring_drop_pps: PacketsPerSec,
+    /// Whether the interface's driver counts them: for who knows the interface to fill in.
+    #[serde(default)]
+    pub ring_drops_counted: bool,
     /// Packets that the interface counts as received but dropped: its `rx_dropped`. Some drivers
     /// (`virtio_net`) count the gate's discards here too.
     pub interface_drop_pps: PacketsPerSec,
@@ -150,11 +161,17 @@ impl Rates {
             interface_drop_pps: rate(earlier.drops.interface, later.drops.interface),
             late_drop_pps: rate(earlier.drops.udp_late, later.drops.udp_late),
             unsent_pps: rate(earlier.drops.unsent, later.drops.unsent),
+            ..Self::default()
         }
     }
 
-    /// Each as `tell` writes it; those of lazy sockets and of the fast path of forwarding only where there are such
-    /// packets.
+    /// Ring drops; none where the driver does not count them.
+    pub fn ring_drops(&self) -> Option<PacketsPerSec> {
+        self.ring_drops_counted.then_some(self.ring_drop_pps)
+    }
+
+    /// Each as `tell` writes it, or `?` where it is not counted; those of lazy sockets and of the fast path of forwarding
+    /// only where there are such packets.
     pub fn told(
         &self,
         policy: Policy,
@@ -162,18 +179,21 @@ impl Rates {
         tell: impl Fn(&str, PacketsPerSec) -> String,
     ) -> Vec<String> {
         let all = [
-            ("seen", self.seen_pps, true),
-            ("passed", self.passed_pps, true),
-            ("to lazy sockets", self.lazy_pps, lazy),
-            ("discarded", self.discarded_pps, true),
-            ("would discard", self.would_discard_pps, policy == Policy::Shadow),
-            ("ring drops", self.ring_drop_pps, true),
-            ("interface drops", self.interface_drop_pps, true),
-            ("UDP late drops", self.late_drop_pps, true),
-            ("unsent", self.unsent_pps, forwarded),
+            ("seen", Some(self.seen_pps), true),
+            ("passed", Some(self.passed_pps), true),
+            ("to lazy sockets", Some(self.lazy_pps), lazy),
+            ("discarded", Some(self.discarded_pps), true),
+            ("would discard", Some(self.would_discard_pps), policy == Policy::Shadow),
+            ("ring drops", self.ring_drops(), true),
+            ("interface drops", Some(self.interface_drop_pps), true),
+            ("UDP late drops", Some(self.late_drop_pps), true),
+            ("unsent", Some(self.unsent_pps), forwarded),
         ];
         let told = all.into_iter().filter(|(.., is_told)| *is_told);
-        told.map(|(what, rate, _)| tell(what, rate)).collect()
+        let text = |(what, rate, _): (&str, Option<_>, _)| {
+            rate.map_or_else(|| format!("{what} ?"), |rate| tell(what, rate))
+        };
+        told.map(text).collect()
     }
 }
 
@@ -182,6 +202,22 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn ring_drops_are_not_said_to_be_none_where_they_are_not_counted() {
+        let told = |driver| {
+            let ring_drops_counted = counts_ring_drops(driver);
+            let rates = Rates { ring_drops_counted, ..Rates::default() };
+            let tell = |what: &str, rate: PacketsPerSec| format!("{what} {:.0}/s", rate.0);
+            rates.told(Policy::On, (false, false), tell)[3].clone()
+        };
+        for driver in [Some("veth"), Some("virtio_net")] {
+            assert_eq!(told(driver), "ring drops ?");
+        }
+        for driver in [Some("igb"), None] {
+            assert_eq!(told(driver), "ring drops 0/s");
+        }
+    }
 
     #[test]
     fn rates_are_per_second_and_never_negative() {

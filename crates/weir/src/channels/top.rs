@@ -81,10 +81,11 @@ fn summary(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<()> {
         Policy::Off => "off",
     };
     let rates = &status.rates;
+    let ring = rates.ring_drops().map_or_else(|| "?".into(), |rate| format!("{:.0}/s", rate.0));
     writeln!(
         out,
-        "{}: policy {policy}; ring drops {:.0}/s; late drops {:.0}/s, of all interfaces",
-        status.interface, rates.ring_drop_pps.0, rates.late_drop_pps.0
+        "{}: policy {policy}; ring drops {ring}; late drops {:.0}/s, of all interfaces",
+        status.interface, rates.late_drop_pps.0
     )?;
     for observed in &status.governed {
         writeln!(out, "  {}", input(observed))?;

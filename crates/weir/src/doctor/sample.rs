@@ -33,6 +33,7 @@ use crate::attach;
 use crate::error::Result;
 use crate::owners::{Owners, Ownership};
 use crate::rps;
+use crate::sample::counts_ring_drops;
 use crate::status::{InterfaceStatus, Leftover};
 use crate::sysctl;
 use crate::threading::THREADED;
@@ -47,8 +48,6 @@ const NEIGHBOURS: [&str; 2] = ["bpftune", "irqbalance"];
 
 /// `/sys/class/net/*/type` of PPP.
 const ARPHRD_PPP: &str = "512";
-/// Drivers that count a full ring neither as missed nor as fifo errors.
-const RING_UNCOUNTED: [&str; 4] = ["ena", "gve", "virtio_net", "vmxnet3"];
 
 /// Looks at a host.
 pub struct Looker {
@@ -264,7 +263,9 @@ impl Looker {
         let name = reading.name.clone();
         reading.addresses = self.links.addresses(ifindex).unwrap_or_default();
         reading.driver = ethtool::driver(&name).ok();
-        if let Some(driver) = reading.driver.as_deref().filter(|it| RING_UNCOUNTED.contains(it)) {
+        // A veth's ring is its peer's to count.
+        let uncounted = |it: &&str| *it != "veth" && !counts_ring_drops(Some(it));
+        if let Some(driver) = reading.driver.as_deref().filter(uncounted) {
             self.unseen.insert(format!(
                 "ring drops of {name} (its driver {driver} does not count them there: `ethtool -S {name}`)"
             ));

@@ -53,6 +53,7 @@ fn the_gate_is_attached_and_the_status_says_so() {
 
     let text = network.says(&["status"]);
     assert!(text.contains("near  protected") && text.contains("VERDICT"), "{text}");
+    assert!(text.contains("ring drops ?, "), "a veth's peer counts them: {text}");
     assert!(!text.contains("unsent"), "that of a router's fast path alone: {text}");
     // Another namespace's status is not shown there.
     let elsewhere = network
