@@ -278,8 +278,9 @@ fn protection(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<()> 
 
 /// What the governor and the limit of softirqs do now.
 fn work(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<()> {
+    let rings_hold = rings_hold(status);
     for observed in &status.governed {
-        writeln!(out, "  governor: {}", governor(observed))?;
+        writeln!(out, "  governor: {}", governor(observed, rings_hold))?;
         for limit in &observed.limits {
             writeln!(out, "  held to its share: {}", held(limit))?;
         }
@@ -380,16 +381,24 @@ fn held(limit: &LimitRow) -> String {
     format!("{name}, at most {:.1}% of the CPU", limit.share * 100.0)
 }
 
+/// Whether the rate that rings are estimated to hold is to be told. It is too low if more has just come without ring
+/// drops: in polls of few packets each costs more, as what a poll itself costs is in it.
+fn rings_hold(status: &InterfaceStatus) -> bool {
+    let estimated: f64 = status.governed.iter().filter_map(|each| each.r_ring_pps).sum();
+    let has_dropped = status.rates.ring_drops().is_some_and(|drops| drops.0 > 0.0);
+    status.rates.seen_pps.0 <= estimated || has_dropped
+}
+
 /// What the governor does with one thread.
-fn governor(observed: &Observed) -> String {
+fn governor(observed: &Observed, ring_holds: bool) -> String {
     let percent = |share: f64| format!("{:.0}%", share * 100.0);
-    let ring = match (observed.c_gate_ns, observed.r_ring_pps) {
-        (Some(cost), Some(rate)) => {
-            let rate = per_second(PacketsPerSec(rate));
-            format!("; a discarded packet costs {cost:.0} ns, so the ring holds up to {rate}")
-        }
-        _ => String::new(),
-    };
+    let mut ring = String::new();
+    if let Some(cost) = observed.c_gate_ns {
+        ring += &format!("; a discarded packet costs {cost:.0} ns");
+    }
+    if let Some(rate) = observed.r_ring_pps.filter(|_| ring_holds) {
+        ring += &format!(", so the ring holds up to {}", per_second(PacketsPerSec(rate)));
+    }
     // Asleep nobody watches the scheduler.
     let watched = match observed.doing == "asleep" {
         true => String::new(),
@@ -411,6 +420,36 @@ fn governor(observed: &Observed) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample::Rates;
+
+    #[test]
+    fn a_ring_is_not_said_to_hold_less_than_it_has_just_held() {
+        let observed: Observed = serde_json::from_value(serde_json::json!({
+            "pid": 7, "cpu": 0, "nice": 0, "doing": "shared", "used": 0.5, "wasted": 0.5,
+            "taken": 0.0, "held": 0.0, "c_gate_ns": 5702.0, "discarding_ns": 1,
+            "r_ring_pps": 87_689.0, "own_cpu": 0.0, "limits": [],
+        }))
+        .unwrap();
+        let told = |threads, seen, ring_drops, ring_drops_counted| {
+            let rates = Rates {
+                seen_pps: PacketsPerSec(seen),
+                ring_drop_pps: PacketsPerSec(ring_drops),
+                ring_drops_counted,
+                ..Rates::default()
+            };
+            let governed = vec![observed.clone(); threads];
+            let status = InterfaceStatus { rates, governed, ..InterfaceStatus::default() };
+            let mut out = Vec::new();
+            protection(&mut out, &status).unwrap();
+            let text = String::from_utf8(out).unwrap();
+            assert!(text.contains("costs 5702 ns"), "{text}");
+            text.contains("ns, so the ring holds up to 87,689/s")
+        };
+        assert!(told(1, 80_000.0, 0.0, true));
+        assert!(!told(1, 149_992.0, 0.0, true) && !told(1, 149_992.0, 0.0, false));
+        assert!(told(1, 149_992.0, 9.0, true));
+        assert!(told(2, 149_992.0, 0.0, true), "each has a ring");
+    }
 
     #[test]
     fn what_is_held_is_named_as_everywhere() {
