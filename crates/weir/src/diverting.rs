@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use weir_bpf::gate::Gate;
-use weir_bpf::sys::divert::{Diversion, DiversionKind, DiversionWatch, Sight, translation};
+use weir_bpf::sys::divert::{Diversion, DiversionKind, DiversionWatch, Ports, Sight, translation};
 use weir_bpf::units::IfIndex;
 
 use crate::error::Result;
@@ -163,11 +163,16 @@ fn news(before: &[Diversion], now: &[Diversion]) -> Vec<String> {
     let kinds = |all: &[Diversion]| all.iter().map(|one| one.kind).collect::<BTreeSet<_>>();
     let (known, current) = (kinds(before), kinds(now));
     let mut news = Vec::new();
-    // Each port that a container publishes is news.
+    // Each port that a container publishes is news, and none that is left when it stops.
+    let covers = |one: &Ports, other: &Ports| {
+        one.protocol == other.protocol && one.first <= other.first && other.last <= one.last
+    };
+    let is_known =
+        |port: &Ports| before.iter().flat_map(|one| &one.ports).any(|one| covers(one, port));
     let is_news = |one: &&Diversion| {
         one.kind == DiversionKind::TranslatedPorts
             && known.contains(&one.kind)
-            && !before.contains(one)
+            && !one.ports.iter().all(is_known)
     };
     news.extend(now.iter().filter(is_news).map(Diversion::to_string));
     for kind in current.difference(&known) {
@@ -188,6 +193,7 @@ fn news(before: &[Diversion], now: &[Diversion]) -> Vec<String> {
 mod tests {
     use std::io::Write as _;
 
+    use weir_bpf::sys::divert::PortProtocol;
     use weir_bpf::sys::link::Links;
     use weir_bpf::sys::netns::NetNs;
 
@@ -271,5 +277,22 @@ mod tests {
         );
         let log = [diversion(DiversionKind::PacketLog, "one rule")];
         assert_eq!(news(&log, &[]), ["no longer: copies of packets go to a process"]);
+    }
+
+    #[test]
+    fn a_port_that_comes_is_news_and_those_that_are_left_are_not() {
+        let translated = |ranges: &[(u16, u16)]| {
+            let udp = |(first, last): &(u16, u16)| Ports {
+                protocol: PortProtocol::Udp,
+                first: *first,
+                last: *last,
+            };
+            let ports = ranges.iter().map(udp).collect();
+            let detail = format!("{ranges:?}");
+            [Diversion { kind: DiversionKind::TranslatedPorts, detail, ports }]
+        };
+        let (many, fewer) = (translated(&[(30, 50)]), translated(&[(30, 39), (41, 50)]));
+        assert_eq!(news(&many, &fewer), [] as [&str; 0]);
+        assert_eq!(news(&fewer, &many).len(), 1);
     }
 }

@@ -279,7 +279,8 @@ fn protection(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<()> 
 /// What the governor and the limit of softirqs do now.
 fn work(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<()> {
     let rings_hold = rings_hold(status);
-    for observed in &status.governed {
+    // Threads that poll nothing are not told of.
+    for observed in status.governed.iter().filter(|_| status.not_threaded.is_none()) {
         writeln!(out, "  governor: {}", governor(observed, rings_hold))?;
         for limit in &observed.limits {
             writeln!(out, "  held to its share: {}", held(limit))?;

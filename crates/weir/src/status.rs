@@ -70,7 +70,7 @@ pub struct InterfaceStatus {
     pub stalled: bool,
     /// The daemon.
     pub pid: i32,
-    /// Its guardian; `null` if there is none now.
+    /// Its guardian; `null` if there is none now, or none that has a number here.
     pub guardian_pid: Option<i32>,
     /// The interface's name.
     pub interface: String,
@@ -425,6 +425,8 @@ impl InterfaceStatus {
         if holder.is_none() && dir.inode(&name).is_none() {
             return Ok(None);
         }
+        // By the numbers of another PID namespace.
+        status.guardian_pid = status.guardian_pid.filter(|_| holder == Some(status.pid));
         (status.running, status.pid) = (holder.is_some(), holder.unwrap_or(status.pid));
         status.silent_for = age.filter(|age| status.running && *age >= SILENT);
         status.stalled = status.silent_for.is_some() && dir.has_room_for(text.len());

@@ -303,6 +303,11 @@ fn threads_poll_as_long_as_they_are_needed() {
     let polls = |threads: bool| {
         let status = network.interface_status();
         let one_is_governed = status["governed"][0].is_object();
+        // That a thread is new is not taken for its getting no packets.
+        assert!(
+            !status["not_threaded"].as_str().is_some_and(|why| why.contains("TSO")),
+            "{status}"
+        );
         status["not_threaded"].is_null() == threads
             && status["softirq_limit"].is_null() == threads
             && one_is_governed == threads

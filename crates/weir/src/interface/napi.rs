@@ -220,10 +220,13 @@ impl Protected {
         let took = |(pid, ran): (&i32, &Nanos)| *ran - *before.get(pid).unwrap_or(ran);
         self.polled.took = self.polled.ran.iter().map(took).max().unwrap_or_default();
         let still = self.polled.took == Nanos::ZERO;
-        let for_nothing = replace(&mut self.polled.came_for_nothing, still && came) && still;
+        // Of one that is new, nothing can be told yet.
+        let ran = &self.polled.ran;
+        let idle = still && !ran.is_empty() && ran.keys().all(|pid| before.contains_key(pid));
+        let for_nothing = replace(&mut self.polled.came_for_nothing, idle && came) && idle;
         let is_veth = || ethtool::driver(&self.interface()).is_ok_and(|driver| driver == "veth");
         match &self.polled.not_threaded {
-            None if for_nothing && !self.threads.pids().is_empty() && is_veth() => {
+            None if for_nothing && is_veth() => {
                 self.be_polled_by(Some(NotThreaded::Unpolled));
             }
             Some(NotThreaded::Unpolled) if !still => self.be_polled_by(None),

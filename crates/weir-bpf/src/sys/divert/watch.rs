@@ -40,6 +40,7 @@ const ROUTING_GROUPS: u32 = (libc::RTMGRP_LINK | libc::RTMGRP_TC | libc::RTMGRP_
     | RTMGRP_IPV4_NETCONF
     | RTMGRP_IPV6_NETCONF;
 
+const AF_BRIDGE: u8 = 7;
 /// `RTM_NEWCHAIN` and the two that follow it.
 const RTM_NEWCHAIN: u16 = 100;
 const RTM_GETCHAIN: u16 = 102;
@@ -73,7 +74,10 @@ fn concerns(message: &Message<'_>, ifindex: IfIndex) -> bool {
     match message.message_type() {
         libc::RTM_NEWLINK | libc::RTM_DELLINK => {
             let link = Answer::parse(payload).ok().and_then(|link| link.info().ok());
-            link.is_none_or(|it| it.ifindex == ifindex || it.lower == Some(ifindex))
+            // A bridge tells of its port without saying that what is below is in a container, with a number of its own.
+            let of_bridge = payload.first() == Some(&AF_BRIDGE);
+            let is_on_top = |it: &LinkInfo| it.lower == Some(ifindex) && !of_bridge;
+            link.is_none_or(|it| it.ifindex == ifindex || is_on_top(&it))
         }
         libc::RTM_NEWQDISC..=libc::RTM_GETTFILTER | RTM_NEWCHAIN..=RTM_GETCHAIN => {
             // In `struct tcmsg`.

@@ -50,6 +50,14 @@ fn other_interfaces_and_what_is_set_of_them_are_not_told() {
             sh(change);
             assert!(!watch.changed().unwrap(), "{change}");
         }
+        // With the number in its namespace that this one has here.
+        let container = "unshare --net sleep 10 & sleep 0.2; trap \"kill $!\" EXIT; \
+            for i in $(seq 3 $(ip -o link show near | cut -d: -f1)); do \
+            nsenter --net=/proc/$!/ns/net ip link add type bridge; done; \
+            ip link add pod type veth peer name eth0 netns $!; \
+            ip link add bridge type bridge; ip link set pod master bridge; ip link set pod up";
+        sh(container);
+        assert!(!watch.changed().unwrap(), "{container}");
         for change in [
             "tc qdisc add dev near ingress_block 7 clsact",
             "sysctl -qw net.ipv4.conf.near.rp_filter=1",
