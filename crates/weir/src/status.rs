@@ -478,6 +478,9 @@ pub struct Leftover {
     pub state_file: String,
 }
 
+/// What is said of one.
+pub const LEFT_TURNED: &str = "a killed weir has left knobs turned: `sudo weir reset`";
+
 impl Leftover {
     /// Those of the calling thread's network namespace.
     pub fn here() -> Result<Vec<Self>> {

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::out;
 use crate::owners::{Owners, Ownership};
 use crate::rundir::{RUN_DIR, RunDir};
-use crate::status::{InterfaceStatus, Leftover, SCHEMA};
+use crate::status::{InterfaceStatus, LEFT_TURNED, Leftover, SCHEMA};
 
 /// The gates that are looked at.
 pub struct Watch {
@@ -149,7 +149,7 @@ fn running(named: Option<&str>) -> Result<Vec<InterfaceStatus>> {
         let problem = if named.is_some() { "is not protected" } else { "is protected" };
         let mut remedy = format!("`sudo weir run {}` protects it", named.unwrap_or("IFACE"));
         if !Leftover::here()?.is_empty() {
-            remedy += "; a killed weir has left knobs turned: `sudo weir reset`";
+            remedy += &format!("; {LEFT_TURNED}");
         }
         return Err(Error::refused(format!("{what} {problem}"), remedy));
     }

@@ -8,7 +8,6 @@ use crate::common::*;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionbio;
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
-use serde_json::Value;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::sched::SchedPolicy;
 use weir_bpf::sys::sysfs::NetSysfs;
@@ -487,61 +486,6 @@ fn a_terminal_that_nobody_reads_is_not_waited_for() {
     network.assert_untouched();
 }
 
-#[test]
-fn a_daemon_that_reports_nothing_is_said_to() {
-    let (network, daemon) = protected(&[]);
-    let text = || network.says(&["status"]);
-    assert!(!text().contains("reported nothing"), "{}", text());
-    let silent = || network.status()["interfaces"][0]["silent_secs"].clone();
-    assert_eq!(silent(), Value::Null);
-    daemon.signal(Signal::STOP);
-    wait_until("the status says so", || text().contains("has reported nothing for "));
-    assert!(silent().as_u64() >= Some(5), "{}", silent());
-    let passes = "its gate passes everything";
-    let text_then = text();
-    assert!(text_then.contains(passes), "{text_then}");
-    // Nor is what it did when it was last heard of told as if it still did.
-    for old in ["late drops", "governor:", "the gate is"] {
-        assert!(!text_then.contains(old), "{old}: {text_then}");
-    }
-    assert!(network.check().contains(passes), "{}", network.check());
-    for command in [&["top", "--count", "1", "--interval", "1ms"][..], &["channels"]] {
-        let said = network.says(command);
-        assert!(said.starts_with("near: its daemon has reported nothing for "), "{said}");
-        assert!(said.contains(passes) && !said.contains("policy"), "{said}");
-    }
-    let metrics = network.says(&["status", "--openmetrics"]);
-    assert_has_lines(&metrics, ["weir_discarding{interface=\"near\"} 0.0"]);
-    daemon.signal(Signal::CONT);
-    wait_until("it reports again", || !text().contains("reported nothing"));
-    network.assert_left_untouched_by(daemon);
-}
-
-#[test]
-fn a_daemon_that_has_not_reported_yet_is_said_to_start() {
-    let network = Network::new();
-    let mut command = Command::new(WEIR);
-    command.args(["run", NEAR, "--quiet"]).args(NO_CONFIG).stderr(Stdio::null());
-    let mut daemon = network.near.run(|| Owned::start(&mut command)).unwrap();
-    let recorded = || network.files().iter().any(|name| name.ends_with(".state.json"));
-    wait_until("it has begun", recorded);
-    daemon.signal(Signal::STOP);
-    assert_eq!(network.status()["interfaces"][0]["running"], true, "at once");
-    let refusal = failure(&network.weir(&["channels"]), 1);
-    assert!(refusal.contains("has not written its status yet"), "{refusal}");
-    let said = || String::from_utf8(network.weir(&["status", "--check"]).stdout).unwrap();
-    wait_until("it is seen", || !said().starts_with("weir does not run"));
-    assert_eq!(said(), "starting: near: its daemon does not protect it yet\n");
-    let text = network.says(&["status"]);
-    assert!(text.contains("\nnear  starting\n") && !text.contains("degraded"), "{text}");
-    assert_eq!(network.status()["interfaces"][0]["silent_secs"], Value::Null);
-    daemon.signal(Signal::CONT);
-    wait_until("it protects", || said() == "protected: near\n");
-    daemon.signal(Signal::TERM);
-    assert!(daemon.end().success());
-    network.assert_untouched();
-}
-
 /// Whose an address is, and what diverts its packets, may have changed since.
 #[test]
 fn the_gate_of_a_daemon_that_is_stopped_passes_everything_after_a_while() {
@@ -604,37 +548,6 @@ fn a_thread_whose_cpu_was_offline_goes_back_to_it() {
     }
     daemon.interrupt();
     network.assert_untouched();
-}
-
-#[test]
-fn a_daemon_that_has_no_room_for_its_status_runs_and_reports_nothing() {
-    // A page each for the lock and the record; an inode each, and the directory's.
-    for size in ["8k", "1m,nr_inodes=3"] {
-        let network = Network::new();
-        let (daemon, _) = Daemon::start_apart(&network, size, &[]);
-        let pid = daemon.pid().as_raw_nonzero().to_string();
-        let weir = |arguments: &[&str]| {
-            let mut command = Command::new("nsenter");
-            command.args(["--mount", "--target", &pid, WEIR]).args(arguments);
-            network.near.run(|| command.output().unwrap()).unwrap()
-        };
-        wait_until("it is seen", || weir(&["status", "--check"]).status.code() == Some(1));
-        let said = String::from_utf8(weir(&["status"]).stdout).unwrap();
-        assert!(said.contains("degraded: near: its daemon has reported nothing"), "{said}");
-        // It is told all that it has to be.
-        assert!(
-            !said.contains("passes everything") && said.contains("`df -i /run/weir`"),
-            "{said}"
-        );
-        let refusal = failure(&weir(&["channels"]), 1);
-        assert!(
-            refusal.contains("the daemon that protects near has not written its status"),
-            "{refusal}"
-        );
-        assert!(refusal.contains("`df -i /run/weir`"), "{refusal}");
-        daemon.interrupt();
-        network.assert_untouched();
-    }
 }
 
 #[test]

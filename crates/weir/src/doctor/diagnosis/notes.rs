@@ -6,7 +6,7 @@ use super::super::reading::{InterfaceReading, Reading};
 use super::finding::{BUSY_PPS, Cause, Finding};
 use super::sockets::Losses;
 use super::words::{count, percent};
-use crate::status::DiversionStatus;
+use crate::status::{DiversionStatus, LEFT_TURNED};
 
 pub(super) fn notes(reading: &Reading, losses: &Losses, findings: &[Finding]) -> Vec<String> {
     let is_found = |cause| findings.iter().any(|finding| finding.cause == cause);
@@ -65,7 +65,7 @@ fn protected(reading: &Reading) -> Option<String> {
 }
 
 fn left_turned(name: &str) -> String {
-    format!("{name}: a killed weir has left knobs turned: `sudo weir reset`")
+    format!("{name}: {LEFT_TURNED}")
 }
 
 /// What comes to these ports passes, so that weir does nothing against a flood of it.
