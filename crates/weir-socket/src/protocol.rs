@@ -7,6 +7,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -58,6 +59,19 @@ impl Peer {
         crate::sys::get(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, &mut credentials)?;
         let [pid, uid, _] = credentials;
         Ok(Self { pid: pid.cast_signed(), uid })
+    }
+
+    /// Whether the process that connected is still there, and none that has its number now. Before Linux 6.5 the kernel
+    /// does not tell, and it is taken to be.
+    pub fn is_there(connection: impl AsFd) -> bool {
+        match crate::sys::peer_pidfd(connection.as_fd()) {
+            // It is readable once the process has ended.
+            Ok(pidfd) => {
+                let mut fds = [PollFd::new(&pidfd, PollFlags::IN)];
+                poll(&mut fds, Some(&Timespec::default())) == Ok(0)
+            }
+            Err(errno) => errno == Errno::NOPROTOOPT,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The system calls that rustix does not have, or not as they are needed.
 
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::io::Errno;
 
@@ -20,6 +20,16 @@ pub(crate) fn netns_cookie(socket: BorrowedFd<'_>) -> rustix::io::Result<u64> {
     let mut cookie = [0_u64];
     get(socket, libc::SOL_SOCKET, libc::SO_NETNS_COOKIE, &mut cookie)?;
     Ok(cookie[0])
+}
+
+/// A descriptor of the process that connected a Unix socket, which tells it from a later one with its number; since Linux
+/// 6.5.
+#[allow(unsafe_code)]
+pub(crate) fn peer_pidfd(socket: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
+    let mut pidfd = [-1];
+    get(socket, libc::SOL_SOCKET, libc::SO_PEERPIDFD, &mut pidfd)?;
+    // SAFETY: the kernel has just opened it for this caller, with the flag for close-on-exec, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(pidfd[0]) })
 }
 
 /// Reads an option that is integers.

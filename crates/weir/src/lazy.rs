@@ -285,8 +285,8 @@ impl Server {
             };
             let connection = ManuallyDrop::new(connection);
             let Ok(who) = Peer::of(&*connection) else { continue };
-            // At once: it may have ended by the time that it has asked.
-            let started = started(who.pid);
+            // At once: it may have ended by the time that it has asked, or already.
+            let started = started(who.pid).filter(|_| Peer::is_there(&*connection));
             let kept: usize = self.users.values().map(|user| user.kept.len()).sum();
             let user = self.users.entry(who.uid).or_default();
             user.connections += 1;
