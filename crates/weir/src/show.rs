@@ -400,21 +400,21 @@ fn governor(observed: &Observed, ring_holds: bool) -> String {
     if let Some(rate) = observed.r_ring_pps.filter(|_| ring_holds) {
         ring += &format!(", so the ring holds up to {}", per_second(PacketsPerSec(rate)));
     }
-    // Asleep nobody watches the scheduler.
-    let watched = match observed.doing == "asleep" {
-        true => String::new(),
+    let (used, waited) = (percent(observed.used), percent(observed.waited));
+    let times = match observed.doing == "asleep" {
+        // Nobody watches the scheduler.
+        true => format!("used {used} of the CPU, waited {waited}"),
         false => format!(
-            " ({} for discards, {} while other tasks waited), waited {} for other tasks",
+            "used {used} of the CPU ({} for discards, {} while other tasks waited), waited {waited} ({} for other tasks)",
             percent(observed.wasted),
             percent(observed.taken),
             percent(observed.held)
         ),
     };
     let Observed { pid, cpu, doing, nice, .. } = observed;
-    let (used, own) = (percent(observed.used), observed.own_cpu * 100.0);
+    let own = observed.own_cpu * 100.0;
     format!(
-        "thread {pid} on CPU {cpu}: {doing}, nice {nice}; used {used} of the CPU{watched}{ring}; the governor itself \
-         {own:.1}%"
+        "thread {pid} on CPU {cpu}: {doing}, nice {nice}; {times}{ring}; the governor itself {own:.1}%"
     )
 }
 
@@ -426,8 +426,8 @@ mod tests {
     #[test]
     fn a_ring_is_not_said_to_hold_less_than_it_has_just_held() {
         let observed: Observed = serde_json::from_value(serde_json::json!({
-            "pid": 7, "cpu": 0, "nice": 0, "doing": "shared", "used": 0.5, "wasted": 0.5,
-            "taken": 0.0, "held": 0.0, "c_gate_ns": 5702.0, "discarding_ns": 1,
+            "pid": 7, "cpu": 0, "nice": 0, "doing": "shared", "used": 0.5, "waited": 0.0,
+            "wasted": 0.5, "taken": 0.0, "held": 0.0, "c_gate_ns": 5702.0, "discarding_ns": 1,
             "r_ring_pps": 87_689.0, "own_cpu": 0.0, "limits": [],
         }))
         .unwrap();

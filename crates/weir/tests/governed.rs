@@ -551,6 +551,7 @@ fn beside_a_real_time_process_that_never_sleeps_weir_acts_and_ends() {
     sched::set_weight(spinner.pid(), SchedPolicy::Fifo(50), Nice(0), None).unwrap();
     host.while_flooded(|| {
         assert!(wait(TRIES_MAX, || !host.does("asleep")), "{}", host.governed());
+        wait_until("its waiting is told", || host.governed()["waited"].as_f64() > Some(0.5));
     });
     daemon.interrupt();
     assert!(spinner.try_wait().unwrap().is_none());

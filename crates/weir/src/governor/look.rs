@@ -10,7 +10,7 @@ use weir_bpf::channels::Channel;
 use weir_bpf::input::{Input, InputCounters};
 use weir_bpf::sync::lock;
 use weir_bpf::sys::link::Links;
-use weir_bpf::sys::sched::{self, SchedPolicy};
+use weir_bpf::sys::sched::{self, SchedPolicy, SchedStat};
 use weir_bpf::units::{CpuId, Nanos, Nice};
 use weir_policy::governor::{LOOK_AWAKE, REMEMBERED};
 use weir_policy::{Action, Governor, Observation, Regime, Settings};
@@ -75,8 +75,8 @@ struct Reading {
 struct Told {
     at: Instant,
     counters: InputCounters,
-    /// CPU time of the thread, which is known while nobody watches the scheduler, too.
-    ran: Nanos,
+    /// The thread's times, which are known while nobody watches the scheduler, too.
+    thread: SchedStat,
     /// CPU time of this look, until now and until then.
     own_cpu: Nanos,
     own_cpu_then: Nanos,
@@ -98,7 +98,7 @@ impl Look {
         let told = Told {
             at: Instant::now(),
             counters,
-            ran: sched::cpu_time(thread.pid).unwrap_or(Nanos::ZERO),
+            thread: sched::sched_stat(thread.pid).unwrap_or_default(),
             own_cpu: Nanos::ZERO,
             own_cpu_then: Nanos::ZERO,
             switches: Nanos::ZERO,
@@ -304,8 +304,8 @@ impl Look {
     pub(super) fn observed(&self, links: &Links) -> Observed {
         let mut told = lock(&self.told);
         let (at, counters) = (Instant::now(), self.input.read());
-        let ran = self.thread.living().and_then(|pid| sched::cpu_time(pid).ok());
-        let ran = ran.unwrap_or(told.ran);
+        let thread = self.thread.living().and_then(|pid| sched::sched_stat(pid).ok());
+        let thread = thread.unwrap_or(told.thread);
         let whole = Nanos::from(at.duration_since(told.at));
         let share = |now: Nanos, then: Nanos| (now - then).share_of(whole);
         let settings = *lock(&self.settings);
@@ -315,7 +315,8 @@ impl Look {
             cpu: counters.cpu,
             nice: told.action.map_or(Nice::NORMAL, |action| action.weight),
             doing: told.action.map_or("asleep", |action| name_of(action.regime)).into(),
-            used: share(ran, told.ran),
+            used: share(thread.ran, told.thread.ran),
+            waited: share(thread.waited, told.thread.waited),
             wasted: share(counters.wasted, told.counters.wasted),
             taken: share(counters.taken + told.switches, told.counters.taken),
             held: share(counters.held, told.counters.held),
@@ -325,7 +326,7 @@ impl Look {
             own_cpu: share(told.own_cpu, told.own_cpu_then),
             limits: told.limits.iter().map(|each| LimitRow::of(each, links)).collect(),
         };
-        (told.at, told.counters, told.ran) = (at, counters, ran);
+        (told.at, told.counters, told.thread) = (at, counters, thread);
         (told.own_cpu_then, told.switches) = (told.own_cpu, Nanos::ZERO);
         observed
     }

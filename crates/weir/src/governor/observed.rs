@@ -28,9 +28,11 @@ pub struct Observed {
     pub nice: Nice,
     /// What is being done.
     pub doing: String,
-    /// The share of its CPU that it used, 0 to 1, since the last status. The next three are 0 while nobody watches the
-    /// scheduler, as while the law is asleep.
+    /// The share of its CPU that it used, 0 to 1, since the last status.
     pub used: f64,
+    /// How long it was runnable and did not run, as a share of the time. The next three are 0 while nobody watches the
+    /// scheduler, as while the law is asleep.
+    pub waited: f64,
     /// Of that CPU, for packets that were discarded.
     pub wasted: f64,
     /// Of that CPU, while other processes than consumers waited for it.
