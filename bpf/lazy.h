@@ -86,9 +86,12 @@ static __always_inline bool is_likely_source(const struct flow *flow)
  * a sockmap has the socket, or the group's member is not picked by the hash
  * alone.
  */
-static __noinline __u64 lazy_cookie(void *ctx, const struct flow *flow)
+static __noinline __u64 lazy_cookie(void *ctx, bool on_skb,
+				    const struct flow *flow)
 {
-	__u64 address = udp_find(ctx, flow);
+	__u64 address = lookup_is_steered(net_of(ctx, on_skb))
+				? 0
+				: udp_find(ctx, flow);
 	const struct udp_sock *up;
 	const struct sock *sk;
 
@@ -169,8 +172,9 @@ is_ipv6_without_checksum(const struct cursor *behind, const struct flow *flow)
 }
 
 /* The ring that a packet is for; NULL: it goes the usual way. */
-static __always_inline void *lazy_ring_of(void *ctx, struct cursor cursor,
-					  __u32 len, struct flow *flow)
+static __always_inline void *lazy_ring_of(void *ctx, bool on_skb,
+					  struct cursor cursor, __u32 len,
+					  struct flow *flow)
 {
 	__u64 cookie;
 
@@ -182,7 +186,7 @@ static __always_inline void *lazy_ring_of(void *ctx, struct cursor cursor,
 	if (!lazy_may_deliver() || !is_likely_source(flow) ||
 	    addressed_to(flow) != ADDRESSED_HERE)
 		return NULL;
-	cookie = lazy_cookie(ctx, flow);
+	cookie = lazy_cookie(ctx, on_skb, flow);
 	return cookie ? bpf_map_lookup_elem(&lazy_rings, &cookie) : NULL;
 }
 
@@ -203,7 +207,7 @@ static __always_inline bool is_lazy(void *ctx, bool on_skb,
 
 	if (!poll)
 		return false;
-	ring = lazy_ring_of(ctx, cursor, len, &flow);
+	ring = lazy_ring_of(ctx, on_skb, cursor, len, &flow);
 	if (!ring)
 		return false;
 	if (!on_skb && interface.unfinished && is_tagged_aside(ctx))

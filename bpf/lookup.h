@@ -27,7 +27,10 @@ static __always_inline __u32 tuple_of(const struct flow *flow,
 /* net->bpf.run_array[]: programs that redirect lookups (BPF_SK_LOOKUP). */
 #define NETNS_BPF_SK_LOOKUP 1
 
-/* Does a program choose the socket (BPF_SK_LOOKUP)? */
+/*
+ * Does a program choose the socket (BPF_SK_LOOKUP)? The helpers run it too, and
+ * one that keeps count (turns, limits) would decide otherwise for the kernel.
+ */
 static __always_inline bool lookup_is_steered(__u64 net)
 {
 	const struct net *netns = kernel_cast(net, struct net);

@@ -46,15 +46,19 @@ static __always_inline struct packet packet_of_skb(struct __sk_buff *skb)
 }
 
 /* The network namespace that it has come to; 0: the kernel does not tell. */
-static __always_inline __u64 packet_net(const struct packet *packet)
+static __always_inline __u64 net_of(void *ctx, bool on_skb)
 {
 	const struct net_device *dev;
 
 	if (!has_kern_ctx())
 		return 0;
-	dev = packet->on_skb ? device_of_skb(packet->ctx)
-			     : device_of_xdp(packet->ctx);
+	dev = on_skb ? device_of_skb(ctx) : device_of_xdp(ctx);
 	return kernel_address(dev, nd_net.net);
+}
+
+static __always_inline __u64 packet_net(const struct packet *packet)
+{
+	return net_of(packet->ctx, packet->on_skb);
 }
 
 /*

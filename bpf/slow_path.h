@@ -167,13 +167,9 @@ static __always_inline void look(struct packet *packet, const struct flow *flow,
 		udp_look(packet, flow, to_many && !DEFECT(TO_MANY_AS_ONE),
 			 &workspace->charge, entry, prospects);
 	else if (!to_many && (entry->target == WEIR_TARGET_TCP_SYN ||
-			      DEFECT(SEGMENT_AS_SYN))) {
+			      DEFECT(SEGMENT_AS_SYN)))
 		tcp_syn(packet->ctx, flow, entry, workspace, poll);
-		/* As of the listeners that it finds. */
-		if (prospects->pass == WEIR_REASON_TCP_NO_SOCKET)
-			entry->connected =
-				lookup_is_steered(packet_net(packet));
-	} else
+	else
 		prospects->good_for = 0;
 }
 
@@ -206,8 +202,12 @@ destination_look(struct packet *packet, const struct flow *flow,
 	/* Before the addresses are read: they may change meanwhile. */
 	entry->generation = interface.generation;
 	addressed = addressed_to(flow);
-	if (target == WEIR_TARGET_TCP && addressed == ADDRESSED_HERE &&
-	    !DEFECT(SEGMENT_AS_SYN)) {
+	if (addressed != ADDRESSED_ELSEWHERE &&
+	    lookup_is_steered(packet_net(packet))) {
+		destination_forget(entry);
+		prospects->pass = WEIR_REASON_DIVERTED;
+	} else if (target == WEIR_TARGET_TCP && addressed == ADDRESSED_HERE &&
+		   !DEFECT(SEGMENT_AS_SYN)) {
 		entry = look_at_segment(packet, flow, entry, poll, prospects);
 		if (!entry || (entry->target == WEIR_TARGET_TCP_STRAY &&
 			       destination_is_fresh(entry, poll)))

@@ -97,7 +97,7 @@ __noinline int tcp_judge_syn(__u64 address, struct prospects *prospects)
 	return 0;
 }
 
-/* May a program give another sender another listener? */
+/* Does a program choose since this listener was first found? */
 static __always_inline bool tcp_is_steered(__u64 address)
 {
 	const struct sock *sk = kernel_cast(address, struct sock);

@@ -229,7 +229,7 @@ __noinline bool udp_is_alone(__u64 address, struct weir_destination *entry)
 
 	if (DEFECT(PORT_SHARED_IGNORED))
 		return true;
-	if (!entry || lookup_is_steered(net))
+	if (!entry)
 		return false;
 	bucket = udp_bucket(sk, net, bpf_ntohs(entry->port_be));
 	if (!udp_bucket_has_one(entry, address, bucket))
@@ -274,8 +274,7 @@ __noinline bool udp_is_nobodys(const struct weir_destination *entry, __u64 net,
 	struct workspace *workspace = get_workspace();
 	struct survey *survey;
 
-	if (!entry || !workspace || !net || lookup_is_steered(net) ||
-	    (!sock && !nets_have_udp_tables()))
+	if (!entry || !workspace || !net || (!sock && !nets_have_udp_tables()))
 		return false;
 	survey = survey_begin(workspace, entry, net);
 	if (sock)

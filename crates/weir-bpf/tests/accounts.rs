@@ -5,15 +5,12 @@
 
 mod common;
 
-use std::fs::File;
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 use common::threaded::{Bench, MS, PORT};
 use common::{BEYOND_IP4, FAR_IP4, NEAR_IP4, wait_until};
-use etherparse::TcpHeader;
-use libbpf_rs::libbpf_sys;
 use weir_bpf::accounts::{Account, monotonic_now, until};
 use weir_bpf::attach::AttachMode;
 use weir_bpf::channels::Channel;
@@ -279,86 +276,6 @@ fn a_discarded_piece_of_many_packets_is_no_poll_in_vain() {
     let after = open();
     assert!(after.packets - before.packets > POLLS, "{before:?}, {after:?}");
     assert!(after.charged.0 > before.charged.0, "{before:?}, {after:?}");
-}
-
-/// To this one the port is closed, and its answer would be everybody's.
-#[test]
-fn where_a_program_chooses_the_listener_no_senders_answer_is_anothers() {
-    const KEPT_OUT: u16 = 4000;
-    const TRIES: usize = 200;
-    let bench = Bench::new();
-    let input = bench.watch();
-    let far = bench.network.far.run(|| UdpSocket::bind((FAR_IP4, 0)).unwrap()).unwrap();
-    let closed = || account_of(&bench, &input, Channel::of_kind(Kind::Closed));
-    wait_until("there is an account", || {
-        let _ = far.send_to(b"\n", (NEAR_IP4, CLOSED_PORT));
-        closed().is_some()
-    });
-    input.accounts().limit(bench.cpu, closed().unwrap().place, Permille(0), until(LASTING));
-    let syn = |from| {
-        let mut header = TcpHeader::new(from, PORT, 1, 1024);
-        header.syn = true;
-        let [from, to] = [FAR_IP4, NEAR_IP4].map(|ip| ip.parse().unwrap());
-        bench.network.segment(from, to, header)
-    };
-    let judge = || {
-        let _listener = TcpListener::bind((NEAR_IP4, PORT)).unwrap();
-        let _program = keep_from_listeners(KEPT_OUT);
-        sched::pin_current_thread(bench.cpu).unwrap();
-        let judge = |from| bench.network.judge(&bench.gate, &syn(from));
-        wait_until("the limit holds", || judge(KEPT_OUT) == Reason::ClosedShare);
-        (0..TRIES).map(|_| [KEPT_OUT, KEPT_OUT + 1].map(judge)).collect::<Vec<_>>()
-    };
-    let judged = bench.network.near.run(judge).unwrap();
-    // Now and then one is admitted.
-    let is_closed = |it| matches!(it, Reason::ClosedShare | Reason::TcpNoSocket);
-    let is_own = |it: &&[Reason; 2]| is_closed(it[0]) && it[1] == Reason::TcpSyn;
-    let others: Vec<_> = judged.iter().filter(|it| !is_own(it)).collect();
-    assert!(others.is_empty(), "{others:?}");
-}
-
-/// In this network namespace, whoever sends from this port finds no listener (`BPF_SK_LOOKUP`).
-#[allow(unsafe_code)]
-fn keep_from_listeners(port: u16) -> OwnedFd {
-    const LOAD_HALF_OF_R1: u8 = 0x69;
-    const SET: u8 = 0xb7;
-    const SKIP_UNLESS_EQUAL: u8 = 0x55;
-    const EXIT: u8 = 0x95;
-    let instruction = |code, dst, off, imm| {
-        let mut it = libbpf_sys::bpf_insn { code, off, imm, ..Default::default() };
-        it.set_dst_reg(dst);
-        it.set_src_reg(u8::from(code == LOAD_HALF_OF_R1));
-        it
-    };
-    let offset = std::mem::offset_of!(libbpf_sys::bpf_sk_lookup, remote_port) as i16;
-    let instructions = [
-        instruction(LOAD_HALF_OF_R1, 2, offset, 0),
-        instruction(SET, 0, 0, 1),
-        instruction(SKIP_UNLESS_EQUAL, 2, 1, port.to_be().into()),
-        instruction(SET, 0, 0, 0),
-        instruction(EXIT, 0, 0, 0),
-    ];
-    let netns = File::open("/proc/thread-self/ns/net").unwrap();
-    let place = libbpf_sys::BPF_SK_LOOKUP;
-    let mut options = libbpf_sys::bpf_prog_load_opts {
-        sz: size_of::<libbpf_sys::bpf_prog_load_opts>() as libbpf_sys::size_t,
-        expected_attach_type: place,
-        ..Default::default()
-    };
-    let (name, license) = (c"keep_out".as_ptr(), c"GPL".as_ptr());
-    let (first, count) = (instructions.as_ptr(), instructions.len() as libbpf_sys::size_t);
-    let kind = libbpf_sys::BPF_PROG_TYPE_SK_LOOKUP;
-    // SAFETY: all of it outlives the calls, and who gets the descriptors owns them.
-    unsafe {
-        let program =
-            libbpf_sys::bpf_prog_load(kind, name, license, first, count, &raw mut options);
-        assert!(program >= 0, "{program}");
-        let program = OwnedFd::from_raw_fd(program);
-        let (program, netns) = (program.as_raw_fd(), netns.as_raw_fd());
-        let link = libbpf_sys::bpf_link_create(program, netns, place, std::ptr::null());
-        assert!(link >= 0, "{link}");
-        OwnedFd::from_raw_fd(link)
-    }
 }
 
 /// Datagrams go out whole, to be cut up into so many bytes each.

@@ -118,9 +118,10 @@ kinds! {
     PacketSocket: "packet or raw sockets receive copies of packets", Judges(
         "the gate goes on discarding, and what it discards is not seen there (at tc, packet sockets for all protocols \
          see it); use `--policy off` while capturing; `ss --packet --raw --processes` says whose they are");
-    /// BPF programs that choose sockets; the gate's own look-up runs them too.
-    SkLookup: "BPF programs choose the socket", Judges(
-        "the gate's look-up asks them too, for each datagram and each connection request");
+    /// BPF programs that choose sockets. The gate's look-up would run them too, and one that keeps count choose otherwise
+    /// for the kernel.
+    SkLookup: "BPF programs choose the socket (sk_lookup)", Passes(
+        "detach them if they are not needed (`bpftool link`)");
     /// Has changed, and is not read yet: reading it took long, and must not take the CPU.
     Unread: "what may divert packets has changed and is not read yet", Passes(
         "it is read within a minute; a firewall that is loaded in one go (`nft -f`) is read once");
