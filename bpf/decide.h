@@ -32,6 +32,16 @@ static const volatile __u8 kind_of[WEIR_REASON_COUNT] = {
 	WEIR_REASONS(KIND_OF_REASON)};
 #undef KIND_OF_REASON
 
+#define BOUND_OF_REASON(name, verdict, kind, text, description) \
+	[WEIR_REASON_##name] = BOUND_OF_KIND_##kind,
+#define BOUND_OF_KIND(name, bound, addressed, text, description) \
+	BOUND_OF_KIND_##name = WEIR_BOUND_##bound,
+enum { WEIR_KINDS(BOUND_OF_KIND) };
+static const volatile __u8 bound_of[WEIR_REASON_COUNT] = {
+	WEIR_REASONS(BOUND_OF_REASON)};
+#undef BOUND_OF_KIND
+#undef BOUND_OF_REASON
+
 /* The reasons of shares are the last, and their kinds the first. */
 #define ONE_LESS(name, verdict, kind, text, description) -1
 enum { FIRST_SHARE_REASON = WEIR_REASON_COUNT WEIR_SHARE_REASONS(ONE_LESS) };
@@ -61,6 +71,13 @@ static __always_inline enum weir_kind kind_of_reason(__u32 reason)
 {
 	barrier_var(reason);
 	return reason < WEIR_REASON_COUNT ? kind_of[reason] : WEIR_KIND_OTHER;
+}
+
+static __always_inline enum weir_bound bound_of_reason(__u32 reason)
+{
+	barrier_var(reason);
+	return reason < WEIR_REASON_COUNT ? bound_of[reason]
+					  : WEIR_BOUND_UNKNOWN;
 }
 
 /* Why packets of a kind are discarded past their share, if they ever are. */

@@ -25,8 +25,6 @@
  */
 static __always_inline int standing_reason(bool past_limit, bool in_poll)
 {
-	struct weir_poll *poll;
-
 	/* Where no NAPI poll ever ends, nothing of one packet holds for the
 	 * next. */
 	if (interface.no_polls && !in_poll)
@@ -35,13 +33,8 @@ static __always_inline int standing_reason(bool past_limit, bool in_poll)
 		return WEIR_REASON_POLICY_OFF;
 	if (is_stale())
 		return WEIR_REASON_STALE;
-	if (past_limit) {
-		poll = current_poll();
-		/* As long as there are such the gates stay awake. */
-		if (poll)
-			count_discard(poll, 1);
+	if (past_limit)
 		return WEIR_REASON_CPU_SHARE;
-	}
 	if (interface.diverted && !DEFECT(DIVERTED_IGNORED))
 		return WEIR_REASON_DIVERTED;
 	return NO_REASON;
@@ -55,6 +48,16 @@ static __always_inline int standing_reason(bool past_limit, bool in_poll)
 static __always_inline bool is_discarded(void *ctx, bool on_skb, __u32 reason,
 					 struct weir_counter seen)
 {
+	struct weir_poll *poll;
+
+	if (is_past_its_part(reason))
+		reason = WEIR_REASON_CPU_SHARE;
+	if (reason == WEIR_REASON_CPU_SHARE) {
+		poll = current_poll();
+		/* As long as there are such the gates stay awake. */
+		if (poll)
+			count_discard(poll, seen.packets);
+	}
 	count(reason, seen);
 	if (verdict_of_reason(reason) != WEIR_VERDICT_DISCARD)
 		return false;

@@ -108,11 +108,36 @@ static __always_inline bool is_control(struct cursor cursor)
 				  is_link_group4(ip4->daddr));
 }
 
-/* Have receive softirqs taken more of this CPU than is input's? */
+/* Have receive softirqs taken so much of this CPU? */
+static __always_inline bool have_taken(const struct weir_softirq *softirq,
+				       __u32 share)
+{
+	return softirq && softirq->share >= share &&
+	       softirq->unmarked < WEIR_UNMARKED_MAX;
+}
+
 static __always_inline bool is_over_limit(const struct weir_softirq *softirq)
 {
-	return softirq && softirq->share >= interface.input_share &&
-	       softirq->unmarked < WEIR_UNMARKED_MAX;
+	return have_taken(softirq, interface.input_share);
+}
+
+/*
+ * The last quarter of input's share is for what a queue bounds, or nobody
+ * knows: a flood of what nothing bounds is to cost no receiver its packets.
+ */
+static __always_inline bool is_past_its_part(__u32 reason)
+{
+	struct weir_softirq *softirq;
+
+	if (!interface.limited || bound_of_reason(reason) != WEIR_BOUND_NOTHING)
+		return false;
+	softirq = this_softirq();
+	/* Past it, this one has passed already as of the class above. */
+	if (!have_taken(softirq, interface.input_share / 4 * 3) ||
+	    is_over_limit(softirq))
+		return false;
+	softirq->unmarked++;
+	return verdict_of_reason(reason) == WEIR_VERDICT_PASS;
 }
 
 /* They have, and is the packet one that pays for it? */

@@ -204,6 +204,10 @@
 enum weir_verdict { WEIR_VERDICTS(WEIR_VERDICT_ENUM) WEIR_VERDICT_COUNT };
 #undef WEIR_VERDICT_ENUM
 
+#define WEIR_BOUND_ENUM(name, text, description) WEIR_BOUND_##name,
+enum weir_bound { WEIR_BOUNDS(WEIR_BOUND_ENUM) WEIR_BOUND_COUNT };
+#undef WEIR_BOUND_ENUM
+
 #define WEIR_KIND_ENUM(name, bound, addressed, text, description) \
 	WEIR_KIND_##name,
 enum weir_kind { WEIR_KINDS(WEIR_KIND_ENUM) WEIR_KIND_COUNT };

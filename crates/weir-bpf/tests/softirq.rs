@@ -216,6 +216,46 @@ fn a_flood_takes_its_share_from_processes_and_no_more() {
     }
 }
 
+/// A quarter of the share is left for them.
+#[test]
+fn a_flood_that_nothing_bounds_costs_no_receiver_its_packets() {
+    const FLOOD: f64 = 150_000.0;
+    const LIVE: f64 = 2_000.0;
+    const LIVE_PORT: u16 = 5998;
+    let mut bench = Bench::new(AttachMode::Native);
+    bench.bind_interrupts();
+    let _live = bench.network.bind(NEAR_IP4, LIVE_PORT);
+    let process = Process::start(bench.cpu);
+    let mut generator = bench.network.generator();
+    bench.gate.limit_input(None);
+    let mut windows = bench
+        .while_flooded(&mut generator, Some(FLOOD), || [(); 15].map(|()| bench.window(&process)));
+    windows.sort_by(|a, b| a.taken.total_cmp(&b.taken));
+    bench.gate.limit_input(Some(Permille((windows[7].taken * 850.0) as u32)));
+    let flows = [(CLOSED_PORT, FLOOD), (LIVE_PORT, LIVE)]
+        .map(|(port, rate)| bench.network.flow(port, Some(rate)));
+    let elsewhere = sched::online_cpus().unwrap()[0];
+    bench.network.while_sent(&mut generator, &flows, Some(elsewhere), |generator| {
+        wait_until("the flood pays for most of it", || {
+            let sent = || [0, 1].map(|flow| generator.counts(flow).sent as f64);
+            let (before, then) = (bench.gate.counters().unwrap(), sent());
+            for _ in 0..10 {
+                bench.window(&process);
+            }
+            let (after, now) = (bench.gate.counters().unwrap(), sent());
+            let since = |reason| (after.get(reason).packets - before.get(reason).packets) as f64;
+            let seen: f64 = Reason::ALL.into_iter().map(since).sum();
+            let lost = since(Reason::CpuShare) / seen;
+            // Nobody reads them.
+            let live = since(Reason::UdpRoom) + since(Reason::UdpFull);
+            let [flood, lively] = [0, 1].map(|flow| now[flow] - then[flow]);
+            let of_live = 1.0 - live / (seen * lively / (flood + lively));
+            println!("{lost} of all, {of_live} of what a queue bounds");
+            lost > 0.1 && of_live < lost / 4.0
+        });
+    });
+}
+
 #[test]
 fn arp_is_answered_past_the_limit() {
     let mut bench = Bench::new(AttachMode::Native);
