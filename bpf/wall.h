@@ -42,9 +42,14 @@ struct weir_wall_entry {
 	__u64 used_ns; /* CLOCK_MONOTONIC; of a denial, when it was decided */
 	__u32 generation; /* of the rules; an older one is not believed */
 	__u16 rule;
-	__u8 side;     /* where the flow's first packet came in */
-	__u8 answered; /* 1: a reply has passed */
+	__u8 tcp_flags; /* of the flow's first packet */
+	__u8 state;
 };
+
+/* Its state: the flow's first packet came in at the second side;... */
+#define WEIR_WALL_SECOND 1
+/* ...a reply has passed. */
+#define WEIR_WALL_ANSWERED 2
 
 /* One of the two interfaces. Written by the screen, read per packet. */
 struct weir_wall_side {

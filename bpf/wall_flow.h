@@ -60,7 +60,9 @@ decided(struct flows *flows, const struct weir_wall_key *key,
 	__s64 limit = idle_ns + (renew ? USED_STEP_NS + TICK_NS : 0);
 	__u32 rule;
 
-	if (!entry || entry->generation != generation || idle >= limit)
+	/* Those of rules that are being read are there before these hold. */
+	if (!entry || (__s32)(entry->generation - generation) < 0 ||
+	    idle >= limit)
 		return NULL;
 	if (renew && idle > (__s64)USED_STEP_NS)
 		entry->used_ns = asking->now;
@@ -103,19 +105,21 @@ of_accepted(const struct asking *asking, const struct weir_wall_key *key,
 	direction = key->side ? &reverse : key;
 	entry = decided(&established, direction, asking, true);
 	if (entry)
-		return entry->side == key->side ? WEIR_WALL_ACCEPTED
-						: WEIR_WALL_REPLY;
+		return (entry->state & WEIR_WALL_SECOND) == key->side
+			       ? WEIR_WALL_ACCEPTED
+			       : WEIR_WALL_REPLY;
 	entry = decided(&accepted, key, asking, true);
 	if (entry) {
-		if (entry->answered && goes_on(key, tcp_flags))
+		if (entry->state & WEIR_WALL_ANSWERED &&
+		    goes_on(key, tcp_flags))
 			establish(direction, entry);
 		return WEIR_WALL_ACCEPTED;
 	}
 	entry = answers ? decided(&accepted, &reverse, asking, true) : NULL;
 	if (!entry)
 		return WEIR_WALL_OUTCOME_COUNT;
-	if (!entry->answered)
-		entry->answered = 1;
+	if (!(entry->state & WEIR_WALL_ANSWERED))
+		entry->state |= WEIR_WALL_ANSWERED;
 	return WEIR_WALL_REPLY;
 }
 

@@ -1,8 +1,10 @@
 //! The kernel half's records, out of the bytes of a map, or of an iterator.
 
 use std::io::{ErrorKind, Read};
+use std::os::fd::AsRawFd;
 
-use libbpf_rs::{Iter, Link, MapCore, MapFlags};
+use libbpf_rs::{Iter, Link, MapCore, MapFlags, libbpf_sys};
+use rustix::io::Errno;
 
 use crate::error::{Error, Result};
 
@@ -24,6 +26,47 @@ pub(crate) fn record<T: Copy>(bytes: &[u8]) -> Option<T> {
 pub(crate) fn records<T: Copy>(map: &impl MapCore, number: u32) -> libbpf_rs::Result<Vec<T>> {
     let cpus = map.lookup_percpu(&number.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
     Ok(cpus.iter().filter_map(|cpu| record(cpu)).collect())
+}
+
+/// Keys and values of a hash table, those of some of its buckets at a time, one after the other. libbpf-rs takes the first
+/// batch that is not full for the last, and the kernel divides no bucket.
+#[allow(unsafe_code)]
+pub(crate) fn batches(
+    map: &dyn MapCore,
+    most: u32,
+    mut each: impl FnMut(&[u8], &[u8]) -> libbpf_rs::Result<()>,
+) -> libbpf_rs::Result<()> {
+    let [key_len, value_len] = [map.key_size(), map.value_size()].map(|len| len as usize);
+    let mut keys = vec![0_u8; key_len * most as usize];
+    let mut values = vec![0_u8; value_len * most as usize];
+    let (mut at, mut begun) = (0_u32, false);
+    loop {
+        let mut count = most;
+        let from = if begun { &raw mut at } else { std::ptr::null_mut() };
+        // SAFETY: there is room for `count` keys and values of the map's sizes, and for the number of a bucket, which the
+        // kernel reads before it writes the next one there; all outlive the call.
+        let answer = unsafe {
+            libbpf_sys::bpf_map_lookup_batch(
+                map.as_fd().as_raw_fd(),
+                from.cast(),
+                (&raw mut at).cast(),
+                keys.as_mut_ptr().cast(),
+                values.as_mut_ptr().cast(),
+                &raw mut count,
+                std::ptr::null(),
+            )
+        };
+        // ENOENT: the map has no more.
+        let ends = answer == -Errno::NOENT.raw_os_error();
+        if answer < 0 && !ends {
+            return Err(std::io::Error::from_raw_os_error(-answer).into());
+        }
+        each(&keys[..key_len * count as usize], &values[..value_len * count as usize])?;
+        if ends {
+            return Ok(());
+        }
+        begun = true;
+    }
 }
 
 /// Runs an iterator to its end, in this thread's network and pid namespaces.

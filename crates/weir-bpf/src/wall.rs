@@ -17,7 +17,7 @@ use crate::mapped::Mapped;
 use crate::object::{attach_all, globals, id_of, load};
 use crate::parser::Parsed;
 use crate::programs::{Program, gates_at_tc, holders_of_both};
-use crate::record::{record, records};
+use crate::record::{batches, record, records};
 use crate::ring::Reader;
 use crate::skeleton::wall::{WallSkel, WallSkelBuilder, types};
 use crate::sys::divert;
@@ -53,6 +53,15 @@ pub struct Options {
 }
 
 const _: () = assert!(size_of::<types::weir_wall_entry>() == 16 && abi::WALL_RULES <= 1 << 16);
+// The side's number is the state of an entry that has no reply.
+const _: () = assert!(abi::WALL_SECOND == 1);
+const TCP_FLAGS: usize = std::mem::offset_of!(types::weir_wall_key, tcp_flags);
+const SIDE: usize = std::mem::offset_of!(types::weir_wall_key, side);
+/// How many flows are looked at between two words that the screen lives.
+const AT_ONCE: u32 = 4096;
+
+/// Flows that were accepted: those tables, and the generation of the rules that did.
+type Flows<'a> = ([&'a dyn MapCore; 2], u32);
 
 /// A flow as the kernel half names it.
 #[derive(Clone, Copy, Debug)]
@@ -208,10 +217,45 @@ impl Wall {
         globals(self.skel.maps.bss_data.as_deref_mut()).alive_until_ns = until(time).0;
     }
 
-    /// Forgets what has been decided: the rules are other ones.
-    pub fn flush(&mut self) {
-        let bss = globals(self.skel.maps.bss_data.as_deref_mut());
-        bss.generation = bss.generation.wrapping_add(1);
+    /// Forgets what has been decided, as the rules are other ones, but for the accepted flows that `accepts` gives one of
+    /// them: it is asked about the headers of a flow's first packet or, if it is also given `true`, of an answer to that.
+    /// Says meanwhile, as [`Self::beat`], that the screen lives.
+    ///
+    /// # Errors
+    /// The kernel's; then less is kept.
+    pub fn judge_again(
+        &mut self,
+        time: Duration,
+        accepts: impl FnMut(&Parsed, bool) -> Option<usize>,
+    ) -> Result<()> {
+        let maps = &mut self.skel.maps;
+        let bss = globals(maps.bss_data.as_deref_mut());
+        let (now, next) = (bss.generation, bss.generation.wrapping_add(1));
+        let alive = || bss.alive_until_ns = until(time).0;
+        let tables: [&dyn MapCore; 2] = [&maps.accepted, &maps.established];
+        let kept = hand_on((tables, now), (tables, next), alive, accepts);
+        bss.generation = next;
+        kept
+    }
+
+    /// The same for the flows of a wall that stands in front of the first side, if it is one of both sides.
+    ///
+    /// # Errors
+    /// The kernel's; then fewer are taken over.
+    pub fn take_over(
+        &self,
+        sides: &[(IfIndex, &str); 2],
+        mut accepts: impl FnMut(&Parsed, bool) -> Option<usize>,
+    ) -> Result<()> {
+        let maps = &self.skel.maps;
+        let generation = globals(maps.bss_data.as_deref()).generation;
+        for program in programs_at(&Links::open()?, sides[0].0)? {
+            let Some((tables, of)) = flows_of(program, sides) else { continue };
+            let from: [&dyn MapCore; 2] = tables.each_ref().map(|table| table as _);
+            let to: [&dyn MapCore; 2] = [&maps.accepted, &maps.established];
+            hand_on((from, of), (to, generation), || {}, &mut accepts)?;
+        }
+        Ok(())
     }
 
     /// Remembers what rules say of flows, by their numbers; a denial is of packets with the same TCP flags.
@@ -229,14 +273,13 @@ impl Wall {
             let at = keys.len();
             keys.extend(key.0);
             if accept {
-                keys[at + std::mem::offset_of!(types::weir_wall_key, tcp_flags)] = 0;
+                keys[at + TCP_FLAGS] = 0;
             }
-            let side = keys[at + std::mem::offset_of!(types::weir_wall_key, side)];
             // `struct weir_wall_entry`.
             entries.extend(now.to_ne_bytes());
             entries.extend(generation.to_ne_bytes());
             entries.extend((*rule as u16).to_ne_bytes());
-            entries.extend([side, 0]);
+            entries.extend([key.0[TCP_FLAGS], key.0[SIDE]]);
         }
         let maps = &self.skel.maps;
         let table: &dyn MapCore = if accept { &maps.accepted } else { &maps.denied };
@@ -367,6 +410,66 @@ fn parse(bytes: &[u8]) -> Option<Asked> {
     Some(Asked { key: Key(key), parsed, ifindex: IfIndex(about.ifindex), frame })
 }
 
+/// Puts those flows into the tables that `accepts` gives a rule's number. In the order of the tables: a flow that is
+/// established meanwhile, which puts its entry as it was into the second, is found in the first.
+fn hand_on(
+    (from, of): Flows<'_>,
+    (to, generation): Flows<'_>,
+    mut alive: impl FnMut(),
+    mut accepts: impl FnMut(&Parsed, bool) -> Option<usize>,
+) -> Result<()> {
+    for (from, to) in from.into_iter().zip(to) {
+        let hand_on = |keys: &[u8], entries: &[u8]| {
+            alive();
+            let (mut kept, mut accepted) = (Vec::new(), Vec::new());
+            let keys = keys.chunks_exact(size_of::<types::weir_wall_key>());
+            for (key, entry) in keys.zip(entries.chunks_exact(size_of::<types::weir_wall_entry>()))
+            {
+                let Some(entry) =
+                    record(entry).filter(|entry: &types::weir_wall_entry| entry.generation == of)
+                else {
+                    continue;
+                };
+                let Some(rule) = headers_of(key, &entry)
+                    .and_then(|(headers, answers)| accepts(&headers, answers))
+                else {
+                    continue;
+                };
+                kept.extend(key);
+                accepted.extend(entry.used_ns.to_ne_bytes());
+                accepted.extend(generation.to_ne_bytes());
+                accepted.extend((rule as u16).to_ne_bytes());
+                accepted.extend([entry.tcp_flags, entry.state]);
+            }
+            let count = (kept.len() / size_of::<types::weir_wall_key>()) as u32;
+            if count == 0 {
+                return Ok(());
+            }
+            to.update_batch(&kept, &accepted, count, MapFlags::ANY, MapFlags::ANY)
+        };
+        batches(from, AT_ONCE, hand_on).map_err(Error::bpf("hand flows on to", WALL))?;
+    }
+    Ok(())
+}
+
+/// The headers of an accepted flow, as far as rules look at them, and whether they are those of an answer to it.
+fn headers_of(key: &[u8], entry: &types::weir_wall_entry) -> Option<(Parsed, bool)> {
+    let of: types::weir_wall_key = record(key)?;
+    let headers = Parsed {
+        family: of.family,
+        protocol: of.protocol,
+        fragment: of.fragment,
+        tcp_flags: entry.tcp_flags,
+        source_port: u16::from_be(of.source_port_be),
+        destination_port: u16::from_be(of.port_be),
+        icmp_type: of.icmp_type,
+        source: key[..16].try_into().ok()?,
+        destination: key[16..32].try_into().ok()?,
+        ..Parsed::default()
+    };
+    Some((headers, usize::from(entry.state) & abi::WALL_SECOND != of.side.into()))
+}
+
 fn total(map: &impl MapCore, number: usize) -> Result<Counter> {
     let mut total = Counter::default();
     let cpus = records(map, number as u32).map_err(Error::bpf("ask", WALL))?;
@@ -390,18 +493,44 @@ pub struct Found {
 /// # Errors
 /// When the kernel does not answer.
 pub fn find(links: &Links, ifindex: IfIndex) -> Result<Option<Found>> {
-    let in_driver = match links.xdp(ifindex) {
-        Err(error) if error.errno() == Some(Errno::NODEV) => None,
-        found => found?.map(|xdp| xdp.prog_id),
-    };
-    let in_driver = in_driver.filter(|prog_id| Program::of(*prog_id).is_wall());
-    let programs: Vec<u32> =
-        [in_driver, program_at_tc(links, ifindex)?].into_iter().flatten().collect();
+    let programs = programs_at(links, ifindex)?;
     if programs.is_empty() {
         return Ok(None);
     }
     let screen = programs.iter().find_map(|id| screen_of(*id));
     Ok(Some(Found { screen, fail_open: programs.into_iter().all(fails_open) }))
+}
+
+/// Those of walls in front of an interface.
+fn programs_at(links: &Links, ifindex: IfIndex) -> Result<Vec<u32>> {
+    let in_driver = match links.xdp(ifindex) {
+        Err(error) if error.errno() == Some(Errno::NODEV) => None,
+        found => found?.map(|xdp| xdp.prog_id),
+    };
+    let in_driver = in_driver.filter(|prog_id| Program::of(*prog_id).is_wall());
+    Ok([in_driver, program_at_tc(links, ifindex)?].into_iter().flatten().collect())
+}
+
+/// The flows that a wall between these sides has accepted; none of another `weir`'s whose tables have another form.
+fn flows_of(program: u32, sides: &[(IfIndex, &str); 2]) -> Option<([MapHandle; 2], u32)> {
+    const AT: usize = std::mem::offset_of!(types::bss, generation);
+    let value = |name, number: u32| {
+        map_of(program, name)?.lookup(&number.to_ne_bytes(), MapFlags::ANY).ok().flatten()
+    };
+    for (number, (ifindex, _)) in (0..).zip(sides) {
+        let side: types::weir_wall_side = record(&value("sides", number)?)?;
+        if side.ifindex != ifindex.0 {
+            return None;
+        }
+    }
+    let variables = value(".bss", 0).filter(|it| it.len() == size_of::<types::bss>())?;
+    let generation: u32 = record(&variables[AT..])?;
+    let tables = [map_of(program, "accepted")?, map_of(program, "established")?];
+    let has_form = |table: &MapHandle| {
+        let sizes = [size_of::<types::weir_wall_key>(), size_of::<types::weir_wall_entry>()];
+        [table.key_size(), table.value_size()].map(|size| size as usize) == sizes
+    };
+    tables.iter().all(has_form).then_some((tables, generation))
 }
 
 /// Who has loaded it: others may hold the program, too, to watch it, but no ring of its.
@@ -545,6 +674,32 @@ mod tests {
                 assert!(buffer[..len] == **frame, "{len} bytes of {}", frame.len());
             }
         });
+    }
+
+    #[test]
+    fn every_accepted_flow_is_judged_again_once_and_those_that_are_not_accepted_are_forgotten() {
+        const FLOWS: usize = 40_000;
+        let mut wall = Wall::load(&Options { flows: 1 << 16, ..OPTIONS }).unwrap();
+        let key = |port: u16| {
+            let mut key = [0; size_of::<types::weir_wall_key>()];
+            const PORT: usize = std::mem::offset_of!(types::weir_wall_key, port_be);
+            key[PORT..PORT + 2].copy_from_slice(&port.to_be_bytes());
+            key[TCP_FLAGS] = 2;
+            (Key(key), 7)
+        };
+        let flows: Vec<_> = (0..FLOWS as u16).map(key).collect();
+        flows.chunks(256).for_each(|flows| wall.decide(flows, true).unwrap());
+        for expected in [FLOWS, FLOWS / 2, FLOWS / 2] {
+            let mut seen = vec![0; FLOWS];
+            wall.judge_again(OPTIONS.idle, |headers, answers| {
+                assert!(!answers && headers.tcp_flags == 2);
+                seen[usize::from(headers.destination_port)] += 1;
+                headers.destination_port.is_multiple_of(2).then_some(9)
+            })
+            .unwrap();
+            assert!(seen.iter().all(|times| *times <= 1));
+            assert_eq!(seen.into_iter().sum::<usize>(), expected);
+        }
     }
 
     #[test]

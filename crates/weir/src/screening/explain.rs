@@ -210,7 +210,7 @@ fn is_for_link(destination: IpAddr) -> bool {
 }
 
 /// The flow that one of this flow would answer, as the kernel half has it (`reverse_of()` in `bpf/wall_key.h`).
-fn answered(flow: &Packet) -> Option<Packet> {
+pub(super) fn answered(flow: &Packet) -> Option<Packet> {
     let icmp_type = match (flow.protocol, flow.icmp_type) {
         _ if flow.fragment => return None,
         (ICMP, 0) => 8,

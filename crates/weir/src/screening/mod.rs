@@ -25,6 +25,7 @@ use rustix::net::{
 };
 use signal_hook::consts::signal::SIGUSR1;
 use weir_bpf::abi;
+use weir_bpf::parser::Parsed;
 use weir_bpf::sys::ethtool;
 use weir_bpf::sys::link::Links;
 use weir_bpf::units::IfIndex;
@@ -153,6 +154,8 @@ fn guard(args: &ScreenArgs, (path, rules): (&Path, Rules), sides: [Side<'_>; 2])
     screen.wall.beat(BELIEVED);
     // Refused before anything stands in the place of a wall that is there.
     let told = Sides::begin(sides, &screen.wall, args.forward)?;
+    let taken = screen.wall.take_over(&sides, |it, answers| accepts(&screen.rules, it, answers));
+    screen.go_on_after(taken.map_err(Error::from));
     screen.wall.attach(&sides)?;
     let stands = screen.wall.standing();
     // Attaching may have waited for others who change interfaces.
@@ -259,6 +262,14 @@ fn read_again(path: &Path) -> Result<Rules> {
         )),
         Err(source) => Err(Error::file("read", path, source)),
     }
+}
+
+/// The rule that accepts a flow which was accepted before, by its first packet; or by what would be an answer to that.
+fn accepts(rules: &Rules, headers: &Parsed, answers: bool) -> Option<usize> {
+    let packet = Packet::of(headers)?;
+    let first = if answers { explain::answered(&packet)? } else { packet };
+    let (action, number) = rules.decide(&first);
+    (action == Action::Accept).then_some(number)
 }
 
 /// What is still to be done about packets that were judged.
@@ -429,7 +440,9 @@ impl Screen<'_> {
         match read_again(self.path) {
             Ok(rules) => {
                 // From now on nothing is counted by the rules that were.
-                self.wall.flush();
+                let kept =
+                    self.wall.judge_again(BELIEVED, |it, answers| accepts(&rules, it, answers));
+                self.go_on_after(kept.map_err(Error::from));
                 self.print("summary")?;
                 self.tally = vec![Tally::default(); rules.0.len() + 1];
                 for (number, tally) in self.tally.iter_mut().enumerate() {
