@@ -484,6 +484,8 @@ fn total(map: &impl MapCore, number: usize) -> Result<Counter> {
 pub struct Found {
     /// Its screen, if that runs and may be seen.
     pub screen: Option<Pid>,
+    /// Whether that has said of late that it lives ([`Wall::beat`]): not if it is stopped, or gets no CPU time.
+    pub alive: bool,
     /// [`Options::fail_open`] of it.
     pub fail_open: bool,
 }
@@ -498,7 +500,8 @@ pub fn find(links: &Links, ifindex: IfIndex) -> Result<Option<Found>> {
         return Ok(None);
     }
     let screen = programs.iter().find_map(|id| screen_of(*id));
-    Ok(Some(Found { screen, fail_open: programs.into_iter().all(fails_open) }))
+    let alive = screen.is_some() && programs.iter().any(|id| is_alive(*id));
+    Ok(Some(Found { screen, alive, fail_open: programs.into_iter().all(fails_open) }))
 }
 
 /// Those of walls in front of an interface.
@@ -514,16 +517,13 @@ fn programs_at(links: &Links, ifindex: IfIndex) -> Result<Vec<u32>> {
 /// The flows that a wall between these sides has accepted; none of another `weir`'s whose tables have another form.
 fn flows_of(program: u32, sides: &[(IfIndex, &str); 2]) -> Option<([MapHandle; 2], u32)> {
     const AT: usize = std::mem::offset_of!(types::bss, generation);
-    let value = |name, number: u32| {
-        map_of(program, name)?.lookup(&number.to_ne_bytes(), MapFlags::ANY).ok().flatten()
-    };
     for (number, (ifindex, _)) in (0..).zip(sides) {
-        let side: types::weir_wall_side = record(&value("sides", number)?)?;
+        let side: types::weir_wall_side = record(&value(program, "sides", number)?)?;
         if side.ifindex != ifindex.0 {
             return None;
         }
     }
-    let variables = value(".bss", 0).filter(|it| it.len() == size_of::<types::bss>())?;
+    let variables = value(program, ".bss", 0).filter(|it| it.len() == size_of::<types::bss>())?;
     let generation: u32 = record(&variables[AT..])?;
     let tables = [map_of(program, "accepted")?, map_of(program, "established")?];
     let has_form = |table: &MapHandle| {
@@ -551,9 +551,19 @@ fn map_of(program: u32, name: &str) -> Option<MapHandle> {
 /// By its read-only data, as far as the kernel tells.
 fn fails_open(program: u32) -> bool {
     const AT: usize = std::mem::offset_of!(types::rodata, fail_open);
-    let data = map_of(program, ".rodata");
-    let data = data.and_then(|map| map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).ok().flatten());
-    data.is_some_and(|data| data.get(AT) == Some(&1))
+    value(program, ".rodata", 0).is_some_and(|data| data.get(AT) == Some(&1))
+}
+
+/// By the same time as the kernel half.
+fn is_alive(program: u32) -> bool {
+    const AT: usize = std::mem::offset_of!(types::bss, alive_until_ns);
+    let until = value(program, ".bss", 0).and_then(|data| record::<u64>(data.get(AT..)?));
+    until.is_some_and(|until| monotonic_now().0 <= until)
+}
+
+/// An entry of an array of its.
+fn value(program: u32, name: &str, number: u32) -> Option<Vec<u8>> {
+    map_of(program, name)?.lookup(&number.to_ne_bytes(), MapFlags::ANY).ok().flatten()
 }
 
 /// Takes a wall away that stands in front of an interface, whoever put it there; whether there was one.

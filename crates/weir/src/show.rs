@@ -108,7 +108,7 @@ impl Standing {
         for status in &running {
             wrong.extend(shortcoming(status).map(|what| format!("{}: {what}", status.interface)));
         }
-        let left = overview.walls.iter().flatten().filter(|wall| wall.screen_pid.is_none());
+        let left = overview.walls.iter().flatten().filter(|wall| !wall.judges);
         wrong.extend(left.map(wall_text));
         let names: Vec<&str> = running.iter().map(|each| each.interface.as_str()).collect();
         let starting = running.iter().filter(|status| status.starts()).count();
@@ -199,9 +199,14 @@ fn table(out: &mut impl Write, overview: &Overview, standing: &Standing) -> io::
 
 fn wall_text(wall: &WallStatus) -> String {
     let (name, text) = (&wall.interface, wall.text());
-    let remedy = match wall.screen_pid {
-        Some(_) => String::new(),
-        None => format!("; `sudo weir screen --clear {name}` removes it"),
+    let remedy = if wall.judges {
+        String::new()
+    } else {
+        format!(
+            "; `{}` {}",
+            wall.remedy(),
+            if wall.screen_pid.is_some() { "continues it" } else { "removes it" }
+        )
     };
     format!("wall at {name}: {text}{remedy}")
 }

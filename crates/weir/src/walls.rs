@@ -18,7 +18,9 @@ pub struct WallStatus {
     pub ifindex: IfIndex,
     /// The screen that judges; `null` if none runs.
     pub screen_pid: Option<i32>,
-    /// Whether everything passes while none runs.
+    /// Whether it judges now; `false` also if it is stopped, or gets no CPU time.
+    pub judges: bool,
+    /// Whether everything passes while none judges.
     pub fail_open: bool,
 }
 
@@ -38,6 +40,7 @@ impl WallStatus {
                 interface: link.name,
                 ifindex: link.ifindex,
                 screen_pid: found.screen.map(|pid| pid.as_raw_nonzero().get()),
+                judges: found.alive,
                 fail_open: found.fail_open,
             }));
         }
@@ -46,13 +49,23 @@ impl WallStatus {
 
     /// Who judges; if nobody does, what becomes of packets.
     pub fn text(&self) -> String {
-        match (self.screen_pid, self.fail_open) {
-            (Some(pid), _) => format!("its screen runs, pid {pid}"),
-            (None, true) => "no screen judges: what is forwarded passes".into(),
-            (None, false) => {
-                "no screen judges: what is forwarded is dropped, but for flows that were accepted"
-                    .into()
+        let who = match (self.screen_pid, self.judges) {
+            (Some(pid), true) => return format!("its screen runs, pid {pid}"),
+            (Some(pid), false) => {
+                format!("its screen, pid {pid}, is stopped or gets no CPU time")
             }
+            (None, _) => "no screen judges".into(),
+        };
+        let what =
+            if self.fail_open { "passes" } else { "is dropped, but for flows that were accepted" };
+        format!("{who}: what is forwarded {what}")
+    }
+
+    /// A command for where none judges.
+    pub fn remedy(&self) -> String {
+        match self.screen_pid {
+            Some(pid) => format!("sudo kill -CONT {pid}"),
+            None => format!("sudo weir screen --clear {}", self.interface),
         }
     }
 }

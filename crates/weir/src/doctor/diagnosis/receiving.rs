@@ -11,22 +11,23 @@ const SYNS_PER_SEC: f64 = 10.0;
 const FLOOD: &str = "Connection requests come faster than their listener can remember them";
 
 pub(super) fn wall_left(wall: &WallStatus) -> Option<Finding> {
-    wall.screen_pid.is_none().then(|| Finding {
+    let (state, then) = match wall.screen_pid {
+        Some(_) => {
+            ("does not judge", "let threads poll: then a flood leaves the screen its CPU time")
+        }
+        None => {
+            ("has ended and left its wall", "start the screen again, which takes the wall's place")
+        }
+    };
+    (!wall.judges).then(|| Finding {
         cause: Cause::WallLeft,
         sureness: Sureness::Measured,
-        what: format!(
-            "A screen has ended and left its wall at {}: {}",
-            wall.interface,
-            wall.text()
-        ),
+        what: format!("A screen {state} at {}: {}", wall.interface, wall.text()),
         whose: Some(wall.interface.clone()),
         weir: Help::None,
         weir_does: "nothing by itself: whoever started the screen decides whether packets pass"
             .into(),
-        advice: vec![
-            format!("sudo weir screen --clear {}", wall.interface),
-            "start the screen again, which takes the wall's place".into(),
-        ],
+        advice: vec![wall.remedy(), then.into()],
     })
 }
 

@@ -149,10 +149,24 @@ fn a_wall_that_was_left_is_told_and_so_is_a_screen_that_runs() {
         assert_eq!(walls[1]["fail_open"], fail == "open", "{walls}");
         assert!(text.contains(&format!("wall at in: its screen runs, pid {pid}\n")), "{text}");
         assert!(check == DOWN && !found, "{check}");
-        screen.kill();
-        let (walls, text, check, found) = said_of_walls(&path);
         let passes =
             if fail == "open" { "passes" } else { "is dropped, but for flows that were accepted" };
+        assert_eq!(walls[0]["judges"], true, "{walls}");
+        screen.signal(Signal::STOP);
+        let status = || path.weir(&["status", "--json"]).stdout;
+        wait_until("it does not judge", || {
+            let status: Value = serde_json::from_slice(&status()).unwrap();
+            status["walls"][1]["judges"] == false
+        });
+        let (walls, text, check, found) = said_of_walls(&path);
+        let says = format!(
+            "wall at in: its screen, pid {pid}, is stopped or gets no CPU time: what is forwarded {passes}; `sudo kill -CONT {pid}` continues it"
+        );
+        assert_eq!(walls[0]["screen_pid"], pid, "{walls}");
+        assert!(text.contains(&says) && check.contains(&says) && found, "{text}{check}");
+        screen.signal(Signal::CONT);
+        screen.kill();
+        let (walls, text, check, found) = said_of_walls(&path);
         let says = format!(
             "wall at out: no screen judges: what is forwarded {passes}; `sudo weir screen --clear out` removes it"
         );
