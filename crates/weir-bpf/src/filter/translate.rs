@@ -307,7 +307,7 @@ impl Program {
                 Target::Match => matched,
                 Target::Miss => missed,
                 Target::Classic(number) => {
-                    *self.starts.get(number).ok_or("it jumps beyond its end")?
+                    *self.starts.get(number).ok_or("it is a loop, as `protochain` is")?
                 }
             };
             let distance = i16::try_from(target - at - 1);

@@ -27,6 +27,7 @@ use self::print::{Ending, Printer};
 use crate::company;
 use crate::error::{Error, Result};
 use crate::link::Taken;
+use crate::out;
 use crate::privilege::{self, FOR_PACKETS};
 use crate::ready;
 use crate::signals;
@@ -312,7 +313,9 @@ impl Session<'_> {
         let written = printer.summary(&counts, sink.output.as_ref(), ended.as_ref().ok());
         match ended.and(finished) {
             // `weir capture -w - | head` has seen what it wanted.
-            Err(Error::System { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {}
+            Err(Error::System { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {
+                out::say("nobody reads standard output any more");
+            }
             done => done?,
         }
         written

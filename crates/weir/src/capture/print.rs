@@ -126,6 +126,11 @@ impl Printer {
             if dropped > 0 {
                 text += " (try a larger --buffer, a smaller --snaplen, or a filter)";
             }
+            let lost = matched.saturating_sub(written + dropped);
+            // Behind the last of `-c`, others may have matched.
+            if lost > 0 && !matches!(ended_by, Some(Ending::Packets)) {
+                text += &format!(", {lost} lost because the output could not be written any more");
+            }
         }
         self.console.say(&text);
         self.console.end()

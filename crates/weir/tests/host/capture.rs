@@ -383,7 +383,10 @@ fn packets_are_cut_counted_and_divided_among_files() {
     assert!(printed.contains("198.18.0.1.5000: UDP, length 1000"), "{printed}");
     // Its reader has gone, which is no error.
     replay(&network, &sent[..1]);
-    assert!(piped.end().contains("packets seen"));
+    let said = piped.end();
+    assert!(said.contains("packets seen"));
+    assert!(said.contains("nobody reads standard output any more"), "{said}");
+    assert_every_one_is_told(&said);
 
     kill_process(many.pid(), Signal::CONT).unwrap();
     let said = many.interrupt();
@@ -449,6 +452,17 @@ fn until_the_disk_is_full(network: &Network, capture: Command, frame: &[u8]) -> 
     said
 }
 
+/// Of packets that matched, each is in one of the counts that are said.
+fn assert_every_one_is_told(said: &str) {
+    let count = |what: &str| -> u64 {
+        let before = said.split_once(what).unwrap_or_else(|| panic!("{said}")).0;
+        before.rsplit(' ').next().unwrap().parse().unwrap()
+    };
+    let lost = count(" lost because the output could not be written any more");
+    assert!(lost > 0, "{said}");
+    assert_eq!(count(" matched"), count(" written") + count(" dropped") + lost, "{said}");
+}
+
 /// Standard output is not cut: somebody else may write to that file, too.
 #[test]
 fn on_a_full_disk_the_packets_that_fit_are_in_the_file_and_what_was_there_stays() {
@@ -467,6 +481,7 @@ fn on_a_full_disk_the_packets_that_fit_are_in_the_file_and_what_was_there_stays(
         let mut command = Command::new("unshare");
         command.env("DISK", &disk).env("COPY", &copy).args(["--mount", "sh", "-c", &script]);
         let said = until_the_disk_is_full(&network, command, &frame);
+        assert_every_one_is_told(&said);
         let bytes = fs::read(&copy).unwrap();
         if options.contains(">>") {
             assert!(bytes.len() > BEFORE && bytes[..BEFORE].iter().all(|byte| *byte == 0));
@@ -579,6 +594,8 @@ fn what_is_asked_for_wrongly_is_refused_with_a_remedy() {
     let said = refusal(&["-w", "/nonexistent/x"]);
     assert!(said.contains("cannot write /nonexistent/x: No such file"), "{said}");
     assert!(refusal(&["-w", "x", "--keep", "3"]).contains("--rotate-size"));
+    let said = refusal(&["--count", "ip6 protochain 17"]);
+    assert!(said.contains("cannot run in the kernel: it is a loop"), "{said}");
     let said = refusal(&["--count", "--circuit-breaker", "250"]);
     assert!(said.contains("write `--circuit-breaker=250`"), "{said}");
     assert!(refusal(&["-w", "-", "--json"]).contains("write to a file"));
