@@ -28,7 +28,7 @@ pub struct Packet {
     pub wire_len: u32,
     /// What was captured of it.
     pub data: Vec<u8>,
-    /// What it begins with, or why the gate cannot judge that.
+    /// What it begins with, or why that cannot be judged.
     pub link: Result<Link, String>,
 }
 
@@ -98,16 +98,16 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Opens a file, or standard input for `-`.
-    pub fn open(path: &Path) -> Result<Self, CaptureError> {
+    /// Opens a file, or standard input for `-`; `command` reads that, and is told where the file is compressed.
+    pub fn open(path: &Path, command: &str) -> Result<Self, CaptureError> {
         let stdin = path == Path::new("-");
         let name = if stdin { "standard input".into() } else { path.display().to_string() };
         let failed = |source| CaptureError::Open { name: name.clone(), source };
         let source = Source::open(path).map_err(failed)?;
-        Self::new(name, source)
+        Self::new(name, source, command)
     }
 
-    fn new(name: String, source: Source) -> Result<Self, CaptureError> {
+    fn new(name: String, source: Source, command: &str) -> Result<Self, CaptureError> {
         let failed = |source| CaptureError::Open { name: name.clone(), source };
         let (first, source) = source.peek::<4>().map_err(failed)?;
         let (ended, len) = (Rc::clone(&source.ended), source.len);
@@ -122,7 +122,7 @@ impl Capture {
             let link = Link::of(reader.header().datalink).map_err(broken)?;
             (Reader::Pcap(reader, link), PCAP_HEADER_LEN)
         } else {
-            return Err(broken(no_capture(&first)));
+            return Err(broken(no_capture(&first, command)));
         };
         Ok(Self { name, reader, ended, len, count: 0, offset, foreign: None })
     }
@@ -232,7 +232,7 @@ mod tests {
     /// How many packets can be read of a file.
     fn read(bytes: &[u8]) -> Result<usize, CaptureError> {
         let source = Source::of(Box::new(Cursor::new(bytes.to_vec())), Some(bytes.len() as u64));
-        let mut capture = Capture::new("test".into(), source)?;
+        let mut capture = Capture::new("test".into(), source, "")?;
         let mut count = 0;
         while capture.next_packet()?.is_some() {
             count += 1;

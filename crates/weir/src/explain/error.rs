@@ -61,12 +61,12 @@ pub fn explain(error: &PcapError, ended: bool) -> String {
     }
 }
 
-/// A file that begins so is no capture.
-pub fn no_capture(first: &[u8]) -> String {
+/// A file that begins so is no capture; this command would read it from standard input.
+pub fn no_capture(first: &[u8], command: &str) -> String {
     const COMPRESSED: [(&[u8], &str); 3] =
         [(b"\x1f\x8b", "zcat"), (b"\xfd7zX", "xzcat"), (b"\x28\xb5\x2f\xfd", "zstdcat")];
     match COMPRESSED.iter().find(|(magic, _)| first.starts_with(magic)) {
-        Some((_, reader)) => format!("it is compressed; `{reader} FILE | weir explain -`"),
+        Some((_, reader)) => format!("it is compressed; `{reader} FILE | {command}`"),
         None => "it begins like neither a pcap nor a pcapng file".into(),
     }
 }
@@ -76,10 +76,13 @@ pub fn no_interface(id: u32) -> String {
     format!("it names interface {id}, which the file does not describe: the file is damaged")
 }
 
+/// What is said of a packet of another link type.
+pub const FOREIGN: &str = "of a link type that is neither Ethernet nor raw IP";
+
 /// A link type whose packets begin neither with an Ethernet header nor with an IP header.
 pub fn unknown_link(link: pcap_file::DataLink) -> String {
     format!(
-        "it was captured on a link of type {link:?}, and the gate is for Ethernet and raw IP; capture on an \
+        "it was captured on a link of type {link:?}, and weir judges Ethernet and raw IP; capture on an \
          Ethernet interface by its name (`tcpdump -i eth1`), not on `any`"
     )
 }

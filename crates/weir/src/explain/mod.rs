@@ -23,6 +23,7 @@ use weir_bpf::verdict::Reason;
 
 use self::capture::Capture;
 pub use self::error::CaptureError;
+use self::error::FOREIGN;
 use self::print::{Outcome, Printer, Totals, is_truncated};
 use self::target::Target;
 use crate::channel_name::Namer;
@@ -47,7 +48,7 @@ pub fn run(args: &ExplainArgs) -> Result<()> {
     let config = Config::load(&settings, &[])?;
     let links = Links::open()?;
     let target = Target::choose(&links, args.interface.as_deref())?;
-    let mut capture = Capture::open(&args.file)?;
+    let mut capture = Capture::open(&args.file, "weir explain -")?;
     let probe = QueueProbe::load()?;
     let mut gate = Gate::load_explaining(&probe)?;
     gate.configure(target.mac, Policy::On);
@@ -117,7 +118,7 @@ impl<'a> Session<'a> {
             let frame = packet.frame(self.target.mac);
             let outcome = match packet.link {
                 Ok(_) => self.judge(&frame)?,
-                Err(_) => Outcome::NotJudged("of a link type that is neither Ethernet nor raw IP"),
+                Err(_) => Outcome::NotJudged(FOREIGN),
             };
             let printed = printer.packet(self.totals.packets, (&packet, &frame), &outcome);
             let printed = printed.and_then(|()| if live { printer.out.flush() } else { Ok(()) });

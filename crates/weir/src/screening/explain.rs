@@ -17,6 +17,7 @@ use super::args::ScreenArgs;
 use super::rules::{Action, Rules};
 use crate::error::Result;
 use crate::explain::capture::{Capture, Packet as Captured};
+use crate::explain::error::FOREIGN;
 use crate::out::{self, or_gone, plain_json};
 use crate::packet::{ICMP, ICMPV6, Packet};
 use crate::status::SCHEMA;
@@ -35,7 +36,7 @@ const WRAPPED: [(usize, &str); 8] = [
 
 /// Judges them one after the other, so that replies follow what they answer. Nothing is attached or sent.
 pub fn run(args: &ScreenArgs, rules: &Rules, path: &Path) -> Result<()> {
-    let mut capture = Capture::open(path)?;
+    let mut capture = Capture::open(path, "weir screen RULES --explain -")?;
     // What comes in as it is captured goes out at once.
     let live = capture.len.is_none();
     let mut parser = Parser::load()?;
@@ -78,6 +79,9 @@ fn parse(
     captured: &Captured,
 ) -> Result<std::result::Result<Parsed, [String; 2]>> {
     let frame = captured.frame(MacAddr([0; 6]));
+    if captured.link.is_err() {
+        return Ok(Err([format!("{} bytes", frame.len()), FOREIGN.into()]));
+    }
     if frame.len() > PACKET_LEN_MAX {
         // For the kernel to run a program on.
         return Ok(Err([format!("{} bytes", frame.len()), "too long to be judged".into()]));

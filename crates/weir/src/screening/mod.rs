@@ -69,7 +69,9 @@ pub fn run(args: &ScreenArgs) -> Result<()> {
     let Some(path) = &args.rules else { return Ok(()) };
     let rules = read(path)?;
     if args.check {
-        return out::print(|out| writeln!(out, "{}: {} rules", path.display(), rules.0.len()));
+        return out::print(|out| {
+            writeln!(out, "{}: {}", path.display(), rules::count(rules.0.len()))
+        });
     }
     privilege::check_for("weir screen", &FOR_PACKETS)?;
     if let Some(capture) = &args.explain {

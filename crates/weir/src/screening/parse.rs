@@ -29,6 +29,8 @@ const HANDSHAKE: u8 = 1 | 2 | 4 | 16;
 pub fn parse(text: &str) -> Result<Rules, Vec<Mistake>> {
     let mut rules = Vec::new();
     let mut mistakes = Vec::new();
+    // Of an editor's: it says that the text is UTF-8.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     for (number, line) in text.lines().enumerate() {
         let code = line.split('#').next().unwrap_or_default();
         match Words::of(code).rule(number + 1, code.trim()) {
@@ -180,6 +182,9 @@ impl<'a> Words<'a> {
         let (mut column, word) = self.take(what)?;
         let mut values = Vec::new();
         for part in word.split(',') {
+            if part.is_empty() {
+                return Err((column, "a value is missing; a list has no spaces: 80,443".into()));
+            }
             values.push(value(part).map_err(|problem| (column, problem))?);
             column += part.chars().count() + 1;
         }
@@ -274,6 +279,7 @@ mod tests {
         assert_eq!(rule.flags, Some(Flags { set: 2, of: 23 }));
         assert!(rule.log && rule.types.is_empty());
         assert!(rule.text.ends_with("flags syn log"));
+        assert_eq!(parse("\u{feff}drop").unwrap(), parse("drop").unwrap());
         let rules = parse("drop\nreject proto 47\naccept icmp6 type 128,129").unwrap();
         assert_eq!(rules.0[2].types, [128, 129]);
     }
@@ -289,6 +295,8 @@ mod tests {
             ("accept to any port 53", "column 15: a port needs tcp or udp"),
             ("drop  tcp to any port 1,99999", "column 25: \"99999\" is no port"),
             ("drop tcp to any port 9-1", "column 22"),
+            ("drop tcp to any port 80, 443", "column 25: a value is missing; a list has no spaces"),
+            ("drop tcp from ,::1", "column 15: a value is missing"),
             ("drop udp flags syn", "column 10: flags needs tcp"),
             ("drop tcp flags syn/ack", "column 16"),
             ("drop tcp flags sin", "column 16: \"sin\" is none of"),

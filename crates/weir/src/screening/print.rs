@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use weir_bpf::counters::Counter;
 use weir_bpf::wall::WallOutcome;
 
-use super::rules::Action;
+use super::rules::{self, Action};
 use crate::clock;
 use crate::console::{Console, event_line};
 use crate::out::safe;
@@ -44,15 +44,15 @@ impl Printer {
     }
 
     pub fn ready(&mut self, inside: &str, outside: &str, rules: usize) {
-        let text =
-            format!("screening between {inside} and {outside} by {rules} rules; Ctrl-C ends it");
+        let count = rules::count(rules);
+        let text = format!("screening between {inside} and {outside} by {count}; Ctrl-C ends it");
         let what = json!({"in": inside, "out": outside, "rules": rules});
         let line = if self.json { event("ready", what) } else { text };
         self.put(&[line]);
     }
 
     pub fn reloaded(&mut self, rules: usize) {
-        let text = format!("read again: {rules} rules");
+        let text = format!("read again: {}", rules::count(rules));
         let line = if self.json { event("reloaded", json!({"rules": rules})) } else { text };
         self.put(&[line]);
     }

@@ -136,6 +136,11 @@ impl Rules {
     }
 }
 
+/// So many rules.
+pub fn count(rules: usize) -> String {
+    if rules == 1 { "1 rule".into() } else { format!("{rules} rules") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -472,6 +472,37 @@ fn a_capture_is_explained_as_the_wall_has_it() {
     }
 }
 
+/// What is not Ethernet is not taken for it, and what is compressed is named with this command.
+#[test]
+fn a_capture_of_another_link_type_or_a_compressed_one_is_not_judged() {
+    use pcap_file::pcapng::PcapNgWriter;
+    use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
+    use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionBlock;
+    let path = Path::new();
+    let rules = ConfigFile::new("screening-links", "accept udp\n");
+    let mut writer = PcapNgWriter::new(Vec::new()).unwrap();
+    for linktype in [pcap_file::DataLink::ETHERNET, pcap_file::DataLink::LINUX_SLL] {
+        let interface = InterfaceDescriptionBlock { linktype, snaplen: 0, options: vec![] };
+        writer.write_pcapng_block(interface).unwrap();
+    }
+    let data = ip4([198, 19, 0, 2], &[]);
+    for interface_id in [0, 1] {
+        let original_len = data.len() as u32;
+        let (data, timestamp) = ((&data).into(), Duration::from_secs(1));
+        let block =
+            EnhancedPacketBlock { interface_id, timestamp, original_len, data, options: vec![] };
+        writer.write_pcapng_block(block).unwrap();
+    }
+    let (said, lines) = explain(&path, &rules, &ConfigFile::new("capture", &writer.into_inner()));
+    assert_eq!((&lines[0]["action"], &lines[1]["action"]), (&"accept".into(), &"-".into()));
+    assert!(lines[1]["rule"].as_str().unwrap().starts_with("of a link type"), "{}", lines[1]);
+    assert!(said.contains("LINUX_SLL"), "{said}");
+    let (said, _) = explain(&path, &rules, &ConfigFile::new("capture", b"\x1f\x8b\x08\0"));
+    assert!(said.contains("`zcat FILE | weir screen RULES --explain -`"), "{said}");
+    let output = Command::new(WEIR).args(["screen", rules.path(), "--check"]).output().unwrap();
+    assert!(output.stdout.ends_with(b": 1 rule\n"), "{output:?}");
+}
+
 /// What `weir screen --explain` does with each of these packets, by the rule that accepts what goes to the server.
 fn actions(packets: &[(u64, usize, Vec<u8>)], options: &[&str]) -> Vec<(String, String)> {
     let path = Path::new();
@@ -599,7 +630,7 @@ fn no_name_and_no_rule_moves_the_cursor() {
     let mut screen = path.router.run(|| Owned::start(command.stdout(Stdio::piped()))).unwrap();
     let mut lines = std::io::BufReader::new(screen.stdout.take().unwrap()).lines();
     let mut line = || lines.next().unwrap().unwrap();
-    assert!(line().starts_with("screening between in\\x1b[2J and out by 1 rules"));
+    assert!(line().starts_with("screening between in\\x1b[2J and out by 1 rule;"));
     let client = socket(&path.client, "198.18.0.2:4000");
     client.send_to(b"there", format!("{SERVER}:5000")).unwrap();
     let decision = line();
