@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::LazyLock;
 
 use libbpf_rs::MapCore;
 use rustix::time::{ClockId, clock_gettime};
@@ -13,6 +14,7 @@ use crate::error::Result;
 use crate::mapped::Mapped;
 use crate::object::open_map;
 use crate::skeleton::input::types;
+use crate::timens;
 use crate::units::{CpuId, Nanos, Permille};
 use crate::verdict::Kind;
 
@@ -136,10 +138,12 @@ impl Accounts {
     }
 }
 
-/// `CLOCK_MONOTONIC`, as the kernel half reads it.
+/// `CLOCK_MONOTONIC`, as the kernel half reads it: whatever this process's time namespace makes of it.
 pub fn monotonic_now() -> Nanos {
+    static AHEAD: LazyLock<i64> = LazyLock::new(|| timens::ahead("monotonic"));
     let now = clock_gettime(ClockId::Monotonic);
-    Nanos(now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs())
+    let now = now.tv_sec * 1_000_000_000 + now.tv_nsec - *AHEAD;
+    Nanos(now.unsigned_abs())
 }
 
 /// The point on it that is so far from now.

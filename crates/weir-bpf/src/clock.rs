@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::accounts::monotonic_now;
+
 /// How far the time of day is ahead of `CLOCK_MONOTONIC`, which BPF programs tell.
 #[derive(Default)]
 pub(crate) struct Clock {
@@ -18,9 +20,9 @@ impl Clock {
 
     pub(crate) fn real(&mut self, monotonic: Duration) -> Duration {
         if monotonic >= self.valid_until {
-            let read = |id| Duration::try_from(clock_gettime(id)).unwrap_or_default();
-            let now = read(ClockId::Monotonic);
-            self.ahead = read(ClockId::Realtime).saturating_sub(now);
+            let now = Duration::from_nanos(monotonic_now().0);
+            let real = Duration::try_from(clock_gettime(ClockId::Realtime)).unwrap_or_default();
+            self.ahead = real.saturating_sub(now);
             self.valid_until = now + Self::VALID;
         }
         monotonic + self.ahead

@@ -67,6 +67,8 @@ pub mod sys;
 pub mod tap;
 mod tc_bpf;
 pub mod test_run;
+#[path = "../../weir-socket/src/timens.rs"]
+mod timens;
 pub mod trace;
 pub mod traffic;
 pub mod units;

@@ -3,10 +3,13 @@
 //! extension headers, and are no fragments; all others the kernel's socket gets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::timens;
 
 /// `struct weir_lazy_record` in `bpf/abi/`.
 const RECORD_BYTES: usize = 24;
@@ -207,7 +210,7 @@ pub struct Arrival {
     pub traffic_class: u8,
     /// Time to live of IPv4, hop limit of IPv6.
     pub hop_limit: u8,
-    /// When the NAPI poll began that it came in: by `CLOCK_MONOTONIC`, since the machine booted.
+    /// When the NAPI poll began that it came in: by `CLOCK_MONOTONIC` outside time namespaces, since the machine booted.
     pub monotonic: Duration,
 }
 
@@ -220,19 +223,20 @@ impl Arrival {
     }
 }
 
-/// How far `CLOCK_REALTIME` is ahead of `CLOCK_MONOTONIC`, in nanoseconds. It changes only when the clock is set, and so
+/// How far `CLOCK_REALTIME` is ahead of the kernel's `CLOCK_MONOTONIC`, in nanoseconds. It changes only when the clock is set, and so
 /// is kept: each look at it is wrong by the time that passes between the two clocks, which may be a time slice.
 fn wall_is_ahead() -> i64 {
     /// What two looks may differ by where nothing comes between their readings.
     const EXACT: i64 = 1000;
     static KEPT: AtomicI64 = AtomicI64::new(0);
+    static AHEAD: LazyLock<i64> = LazyLock::new(|| timens::ahead("monotonic"));
     let nanos = |clock| {
         let time = clock_gettime(clock);
         time.tv_sec * 1_000_000_000 + time.tv_nsec
     };
-    let before = nanos(ClockId::Monotonic);
+    let before = nanos(ClockId::Monotonic) - *AHEAD;
     let wall = nanos(ClockId::Realtime);
-    let after = nanos(ClockId::Monotonic);
+    let after = nanos(ClockId::Monotonic) - *AHEAD;
     let kept = KEPT.load(Ordering::Relaxed);
     if (wall - after - EXACT..=wall - before + EXACT).contains(&kept) {
         return kept;

@@ -17,6 +17,7 @@ mod readiness;
 mod ring;
 mod socket;
 mod sys;
+mod timens;
 
 pub use attach::Ordinary;
 pub use channel::{Channel, Wait};

@@ -1,7 +1,10 @@
 //! What proc(5) says of `/proc/PID/stat`, and which processes and threads there are.
 
 use std::str::FromStr;
+use std::sync::LazyLock;
 use std::{fs, io};
+
+use crate::timens;
 
 /// The processes of this PID namespace.
 ///
@@ -101,9 +104,13 @@ impl Stat {
         Some(self.field::<u64>(14)? + self.field::<u64>(15)?)
     }
 
-    /// When it started, in clock ticks since boot.
+    /// When it started, in clock ticks since boot: the same for readers in any time namespace.
     pub fn start_ticks(&self) -> Option<u64> {
-        self.field(22)
+        static AHEAD: LazyLock<i64> = LazyLock::new(|| {
+            let ticks_per_sec = rustix::param::clock_ticks_per_second().cast_signed();
+            timens::ahead("boottime") / (1_000_000_000 / ticks_per_sec)
+        });
+        self.field::<u64>(22)?.checked_add_signed(-*AHEAD)
     }
 }
 

@@ -578,6 +578,13 @@ pub fn run_in(netns: &NetNs, script: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// Runs weir in a time namespace, whose clocks are a day ahead of the kernel's.
+pub fn a_day_ahead() -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["--time", "--monotonic", "86400", "--boottime", "86400", WEIR]);
+    command
+}
+
 /// A process by number.
 pub fn pid(number: &Value) -> Pid {
     Pid::from_raw(number.as_i64().unwrap().try_into().unwrap()).unwrap()

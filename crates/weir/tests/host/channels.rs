@@ -226,3 +226,14 @@ fn without_the_privilege_it_says_so() {
         assert!(refused.contains(&format!("`weir {command}` lacks CAP_")), "{refused}");
     }
 }
+
+#[test]
+fn whoever_watches_from_a_time_namespace_keeps_no_gate_awake() {
+    let network = Network::ipv4_only();
+    let _daemon = Daemon::start_sleepy(&network, &[]);
+    let asleep = || network.interface_status()["sleep"]["asleep"] == true;
+    wait_until("the gate sleeps", asleep);
+    let watch = || a_day_ahead().args(["channels", "--sources"]).output().unwrap();
+    success(&network.near.run(watch).unwrap());
+    wait_until("it sleeps again", asleep);
+}

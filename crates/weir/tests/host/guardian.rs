@@ -202,6 +202,17 @@ fn reset_restores_when_both_were_killed() {
 
 /// As a file system with `errors=remount-ro` becomes.
 #[test]
+fn reset_knows_the_threads_of_a_daemon_of_another_time_namespace() {
+    let network = Network::new();
+    network.poll_by_napi();
+    let thread = network.poll_by_thread();
+    kill_with_guardian(&network, Daemon::start_by(a_day_ahead(), &network, &["--nice", "-3"]));
+    assert_eq!(sched::nice(thread).unwrap(), Nice(-3));
+    network.says(&["reset", NEAR]);
+    assert_eq!(sched::nice(thread).unwrap(), Nice(0));
+}
+
+#[test]
 fn what_a_killed_daemon_has_turned_goes_back_where_the_run_directory_is_read_only() {
     let network = Network::new();
     for by in ["guardian", "reset"] {

@@ -332,3 +332,18 @@ fn a_flood_is_followed_in_part() {
     assert!(summary["skipped"].as_u64().unwrap() > 5 * followed, "{summary}");
     assert_eq!(summary["lost_events"], 0, "{summary}");
 }
+
+#[test]
+fn in_a_time_namespace_packets_come_when_they_do() {
+    let network = Network::ipv4_only();
+    let _reader = network.near_socket(&format!("{NEAR_IP}:5000"));
+    let sender = network.far_socket(&format!("{FAR_IP}:0"));
+    let now = || sh(&network, "date -u +%FT%T").trim_end().to_owned();
+    let before = now();
+    let arguments = ["-c", "1", "--json", "udp", "port", "5000"];
+    let tracing = Tracing::start_by(a_day_ahead(), &network, &arguments);
+    sender.send_to(b"one", format!("{NEAR_IP}:5000")).unwrap();
+    let (packets, _) = Tracing::lines(&tracing.end());
+    let time = packets[0]["time"].as_str().unwrap();
+    assert!(before.as_str() <= time && &time[..before.len()] <= now().as_str(), "{packets:?}");
+}

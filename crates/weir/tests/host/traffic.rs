@@ -104,6 +104,23 @@ fn packets_to_a_full_ipv6_socket_are_discarded_and_counted() {
 }
 
 #[test]
+fn in_a_time_namespace_a_full_sockets_flood_keeps_the_gate_awake() {
+    const BURSTS: u64 = 1000;
+    let network = Network::ipv4_only();
+    let _full = network.near_socket("198.18.0.1:5000");
+    let sender = network.far_socket("198.18.0.2:0");
+    let daemon = Daemon::start_by(a_day_ahead(), &network, &[]);
+    for _ in 0..BURSTS {
+        send_burst(&sender, "198.18.0.1:5000");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(network.count("udp-full") > BURST * BURSTS / 2);
+    let sleep = &network.interface_status()["sleep"];
+    assert!(sleep["slept"].as_u64().unwrap() <= 1, "{sleep}");
+    network.assert_left_untouched_by(daemon);
+}
+
+#[test]
 fn a_socket_beside_a_full_one_loses_nothing() {
     let network = Network::ipv4_only();
     let _full = network.near_socket("198.18.0.1:5000");
