@@ -525,10 +525,11 @@ impl Daemon {
         let names = self.unprotected(true);
         if !names.is_empty() {
             let lists = "`ip link` lists what there is";
+            let (it, is) = if names.len() == 1 { ("it", "it is") } else { ("them", "they are") };
             let remedy = match has_manager() {
                 true => lists.into(),
                 false => format!(
-                    "`weir run {}` protects it again when it is back; {lists}",
+                    "`weir run {}` protects {it} again when {is} back; {lists}",
                     names.join(" ")
                 ),
             };

@@ -442,7 +442,20 @@ fn an_interface_that_stays_lost_is_named_at_the_end() {
     let (status, messages) = daemon.end();
     assert_eq!(status.code(), Some(1));
     assert!(messages.contains("no longer protected: near2; `weir run near2` prot"), "{messages}");
+    assert!(messages.contains("protects it again when it is back"), "{messages}");
     network.assert_untouched();
+}
+
+#[test]
+fn all_that_are_lost_are_named_as_several() {
+    let network = Network::new();
+    network.add_pair();
+    let daemon = Daemon::start(&network, &[NEAR2]);
+    for name in [NEAR2, NEAR] {
+        network.links(|links, _| links.delete(links.index(name).unwrap()).unwrap());
+    }
+    let (_, messages) = daemon.end();
+    assert!(messages.contains("protects them again when they are back"), "{messages}");
 }
 
 #[test]
