@@ -90,6 +90,17 @@ impl Error {
         weir_bpf::Error::refused(problem, remedy).into()
     }
 
+    /// A thread or process that could not be started.
+    pub fn unstarted(operation: &'static str, source: io::Error) -> Self {
+        if source.kind() == io::ErrorKind::WouldBlock {
+            return Self::refused(
+                format!("cannot {operation}: {source}"),
+                "weir may have too few threads: raise pids.max of its control group (TasksMax= of a service)",
+            );
+        }
+        Self::system(operation, source)
+    }
+
     /// A file that could not be used; `operation` is a verb.
     pub fn file(
         operation: &'static str,

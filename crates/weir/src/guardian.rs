@@ -56,7 +56,7 @@ impl Guardian {
     /// # Errors
     /// If it does not within [`READY_MAX`], or before this process is told to stop.
     pub fn start(keys: &[Key], stop: &UnixStream) -> Result<Self> {
-        let failed = |source| Error::system("start the guardian process", source);
+        let failed = |source| Error::unstarted("start the guardian process", source);
         let mut child = Command::new("/proc/self/exe")
             .arg0("weir")
             .args(["guardian", "--parent", &std::process::id().to_string()])

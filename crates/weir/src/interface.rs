@@ -27,7 +27,7 @@ use crate::bypass::Bypass;
 use crate::claim::Claim;
 use crate::clock;
 use crate::config::Effective;
-use crate::config::wanted::Settings;
+use crate::config::wanted::{Settings, ThreadWeight};
 use crate::console::Console;
 use crate::cookies::Answering;
 use crate::diverting::{BELIEVED, Diverting};
@@ -67,6 +67,8 @@ pub struct Kernel {
     pub limiter: Rc<Limiter>,
     /// Moves the weights of NAPI threads; none where nothing is governed.
     pub governors: Option<Rc<Governors>>,
+    /// Why nothing is, where something is to be.
+    pub no_governor: Option<String>,
 }
 
 /// Why an interface is protected no longer.
@@ -91,6 +93,7 @@ impl Loss {
 /// A protected interface. Dropping it puts everything back, in the order of the fields.
 pub struct Protected {
     threads: NapiThreads,
+    no_governor: Option<String>,
     threaded: Option<TurnedKnob>,
     rps: Vec<TurnedKnob>,
     // After threading: see `threading::put_back`.
@@ -170,9 +173,14 @@ impl Protected {
         let late_dropped = late_drops(snmp::udp_stats()?);
         let last = Sample::read(&host.links, ifindex, &gate, settings.policy, late_dropped)?;
         let (counters_map_id, channel_map_ids) = (gate.counters_map_id()?, gate.channel_map_ids()?);
-        let governors = kernel.governors.clone();
+        let no_governor = kernel.no_governor.clone().filter(|_| settings.want_governor());
+        let (governors, mut threads) = (kernel.governors.clone(), settings.threads.clone());
+        if no_governor.is_some() && threads.weight == ThreadWeight::Governed {
+            threads.weight = ThreadWeight::Untouched;
+        }
         let mut protected = Self {
-            threads: NapiThreads::new(settings.threads.clone(), governors, settings.governor),
+            threads: NapiThreads::new(threads, governors, settings.governor),
+            no_governor,
             threaded: None,
             rps,
             gate,
@@ -399,6 +407,7 @@ impl Protected {
             sleep: sleep.clone(),
             nice: self.threads.weight().fixed(),
             governed: self.threads.observed(&self.host.links),
+            no_governor: self.no_governor.clone(),
             shares_enforced: self.threads.shares_are_enforced(),
             user_share: self.settings.governor.user_share,
             prefer: self.settings.governor.prefer,

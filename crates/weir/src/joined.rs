@@ -33,7 +33,7 @@ pub struct Waiting {
 impl Waiting {
     /// Starts it. What it is given is readable once it is to end.
     pub fn spawn(name: &str, work: impl FnOnce(PipeReader) + Send + 'static) -> Result<Self> {
-        let failed = |source| Error::system("start a thread", source);
+        let failed = |source| Error::unstarted("start a thread", source);
         let (ended, going_on) = io::pipe().map_err(failed)?;
         let thread = Joined::spawn(name, move || work(ended)).map_err(failed)?;
         Ok(Self { _going_on: going_on, _thread: thread })

@@ -5,16 +5,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use weir_bpf::alarm::Alarm;
-use weir_bpf::gate::{Policy, QueueProbe};
+use weir_bpf::gate::QueueProbe;
 use weir_bpf::sync::lock;
 use weir_bpf::sys::link::Links;
 use weir_bpf::units::IfIndex;
 
 use crate::ab;
-use crate::choice::Napi;
 use crate::claim::Claim;
 use crate::cli::RunArgs;
-use crate::config::wanted::ThreadWeight;
 use crate::config::{Config, Reloader};
 use crate::console::Console;
 use crate::daemon::{Daemon, Unprotected, Wardens};
@@ -88,7 +86,14 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let ours = wanted.iter().map(|(claim, ..)| claim.ifindex).collect();
     let numbers = Arc::new(Mutex::new(ours));
     let governed = (&interfaces[..], &numbers);
-    let governors = governors(&config, governed, args.awake, (&probe, &alarm), &mut console);
+    let governors = governors(&config, governed, args.awake, (&probe, &alarm)).transpose();
+    let no_governor = governors.as_ref().err().map(ToString::to_string);
+    if let Some(why) = &no_governor {
+        console.say(&format!(
+            "no governor: NAPI threads keep the usual weight, and gates stay awake where softirqs poll: {why}"
+        ));
+    }
+    let governors = governors.unwrap_or_default();
     if let Some(governors) = &governors {
         governors.beat_to(guardian.take_beats());
     }
@@ -105,7 +110,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     });
     let feedback = feedback::start(heard.collect())?;
     let limiter = Limiter::new(Rc::clone(&probe), governors.clone());
-    let kernel = Kernel { host, limiter, probe, governors };
+    let kernel = Kernel { host, limiter, probe, governors, no_governor };
     let mut protected = Vec::new();
     for (claim, effective, settings) in wanted {
         // Each takes tenths of a second, and what has been turned so far goes back as it is dropped.
@@ -140,30 +145,15 @@ pub fn run(args: &RunArgs) -> Result<()> {
 }
 
 /// None where no interface is to be governed, nor limited by choice. Where the kernel has not what it takes, weir protects
-/// with a fixed weight: the gate does not depend on the governor.
+/// all the same: the gate does not depend on the governor.
 fn governors(
     config: &Config,
     (interfaces, numbers): (&[String], &Arc<Mutex<Vec<IfIndex>>>),
     awake: bool,
     kernel: (&QueueProbe, &Alarm),
-    console: &mut Console,
-) -> Option<Rc<Governors>> {
-    let governed = |interface: &String| {
-        let settings = config.settings(interface);
-        let limited = settings.napi != Napi::Threads && settings.policy == Policy::On;
-        limited || settings.threads.weight == ThreadWeight::Governed
-    };
-    if !interfaces.iter().any(governed) {
-        return None;
-    }
-    let started = Governors::start(kernel, numbers, config.shares().settings(), awake);
-    started
-        .map_err(|error| {
-            console.say(&format!(
-                "no governor: NAPI threads keep the usual weight, and gates stay awake where softirqs poll: {error}"
-            ));
-        })
-        .ok()
+) -> Option<Result<Rc<Governors>>> {
+    let wanted = interfaces.iter().any(|interface| config.settings(interface).want_governor());
+    wanted.then(|| Governors::start(kernel, numbers, config.shares().settings(), awake))
 }
 
 /// Those that are named, else those that the file says to protect, by the kernel's names: paths in /sys know no other.

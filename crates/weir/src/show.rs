@@ -144,7 +144,9 @@ fn shortcoming(status: &InterfaceStatus) -> Option<String> {
     if let Some(past) = status.bypass() {
         return Some(past);
     }
-    let diversion = status.diversions.iter().find(|each| each.passes_all)?;
+    let Some(diversion) = status.diversions.iter().find(|each| each.passes_all) else {
+        return status.no_governor.as_ref().map(|why| format!("no governor: {why}"));
+    };
     let limited = status.softirq_limit.as_ref().map_or("", |_| " within the softirq limit");
     let DiversionStatus { description, detail, .. } = diversion;
     Some(format!("{description} ({detail}), so everything{limited} passes"))

@@ -96,6 +96,9 @@ pub struct InterfaceStatus {
     pub nice: Option<Nice>,
     /// What the governor does with each NAPI thread; empty where it is off.
     pub governed: Vec<Observed>,
+    /// Why there is no governor although the settings want one; else `null`.
+    #[serde(default)]
+    pub no_governor: Option<String>,
     /// Whether channels are held to their share of a saturated CPU; they are not where the governor is off, nor
     /// with `enforce = false`.
     pub shares_enforced: bool,

@@ -34,6 +34,14 @@ pub struct Settings {
     pub threads: ThreadSettings,
 }
 
+impl Settings {
+    /// Whether the governor is to move the threads' weight, or to wake gates where softirqs poll.
+    pub fn want_governor(&self) -> bool {
+        let limited = self.napi != Napi::Threads && self.policy == Policy::On;
+        limited || self.threads.weight == ThreadWeight::Governed
+    }
+}
+
 /// What weight NAPI threads are given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -219,7 +219,7 @@ impl Governors {
         let thread = std::thread::Builder::new()
             .name("weir-govern".into())
             .spawn(move || looking.run())
-            .map_err(|source| Error::system("start the governor's thread", source))?;
+            .map_err(|source| Error::unstarted("start the governor's thread", source))?;
         look.belongs_to(thread.thread().clone());
         lock(&self.shared.looks).insert(number, Arc::clone(&look));
         Ok(Governed { number, look, thread: Some(thread), governors: Rc::clone(self) })

@@ -96,6 +96,10 @@ fn a_start_in_a_group_of_few_threads_protects_or_ends() {
         assert!(daemon.has_begun(), "with {count} threads");
         daemon.signal(Signal::TERM);
         let (status, messages) = daemon.end();
+        assert!(
+            !messages.contains("start a thread") || messages.contains("TasksMax="),
+            "{messages}"
+        );
         println!("{count} threads: {status}: {messages}");
         assert!(
             status.code().is_some_and(|code| code < 2),
@@ -104,4 +108,29 @@ fn a_start_in_a_group_of_few_threads_protects_or_ends() {
         assert!(!messages.is_empty(), "{count} threads: {status}");
         wait_until("everything is put back", || network.is_untouched());
     }
+}
+
+#[test]
+fn a_daemon_without_its_governor_says_so_and_why() {
+    let network = Network::new();
+    let group = Group::with("pids.max", "ungoverned");
+    let lacks = |count: &u32| {
+        group.write("pids.max", &count.to_string());
+        let daemon = Daemon::spawn_in(&group.0, &network, &[]);
+        assert!(daemon.has_begun(), "with {count} threads");
+        let status = network.status()["interfaces"][0].clone();
+        let why = status["no_governor"].as_str().unwrap_or_default().to_owned();
+        let check = network.check();
+        daemon.signal(Signal::TERM);
+        let (_, messages) = daemon.end();
+        wait_until("everything is put back", || network.is_untouched());
+        if !why.is_empty() {
+            assert!(why.contains("pids.max"), "{why}");
+            assert!(check.starts_with("degraded: near: no governor: cannot start a"), "{check}");
+            assert!(messages.contains("1 NAPI thread(s), weight left alone"), "{messages}");
+            assert!(!messages.contains("governed"), "{messages}");
+        }
+        !why.is_empty()
+    };
+    assert!((3..=9).any(|count| lacks(&count)));
 }
