@@ -528,7 +528,7 @@ impl Protected {
     /// What its user should know besides.
     fn notes(&self) -> impl Iterator<Item = String> {
         let unused = self.polled.never_by_threads().then(|| self.settings.threads.unused());
-        self.notes.iter().cloned().chain(unused.into_iter().flatten())
+        self.notes.iter().cloned().chain(unused.into_iter().flatten()).chain(self.threads.note())
     }
 
     /// What the user should know that has changed since this was last asked.

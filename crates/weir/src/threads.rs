@@ -201,6 +201,11 @@ impl NapiThreads {
         self.threads.iter().filter_map(|thread| thread.governed.as_ref())
     }
 
+    /// What their user should know of the governor.
+    pub fn note(&self) -> Option<String> {
+        self.governors.as_ref()?.note()
+    }
+
     /// Whether channels are held to their share of the threads' CPUs while those are saturated.
     pub fn shares_are_enforced(&self) -> bool {
         let governors = self.governors.as_ref().filter(|_| self.governed().next().is_some());

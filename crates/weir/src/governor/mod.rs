@@ -21,7 +21,7 @@ use std::io::{PipeReader, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::ChildStdin;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -102,6 +102,8 @@ pub struct Governors {
 struct Shared {
     /// Whether the scheduler is watched also while nothing is wrong.
     awake: bool,
+    /// Whether the kernel lets the governor's threads preempt processes.
+    real_time: OnceLock<weir_bpf::Result<()>>,
     looks: Mutex<BTreeMap<u32, Arc<Look>>>,
     softirqs: Mutex<Option<Limited>>,
     /// Readable once they take much.
@@ -124,6 +126,7 @@ impl Governors {
         let receivers = Arc::new(Receivers::new(shares)?);
         let shared = Arc::new(Shared {
             awake,
+            real_time: OnceLock::new(),
             looks: Mutex::default(),
             softirqs: Mutex::default(),
             much: event()?,
@@ -164,6 +167,15 @@ impl Governors {
     /// Why it is not known what receivers weigh, if it is not, once.
     pub fn trouble(&self) -> Option<Error> {
         self.weigher.trouble()
+    }
+
+    /// What its user should know.
+    pub fn note(&self) -> Option<String> {
+        let refused = self.shared.real_time.wait().as_ref().err()?;
+        Some(format!(
+            "the governor is late while processes keep the CPU: {refused}; `cpu.rt_runtime_us` of weir's control group \
+             must not be 0, nor its service have `RestrictRealtime=`, and it needs CAP_SYS_NICE"
+        ))
     }
 
     /// Divides saturated CPUs by these settings from now on.
@@ -276,7 +288,7 @@ impl Drop for Governed {
 /// Wakes all looks when something rings, and beats.
 fn listen(mut rings: Rings, ended: &PipeReader, shared: &Shared) {
     // Where that is refused, it hears when it gets to.
-    let _ = sched::set_fifo_current_thread(PRIORITY);
+    let _ = shared.real_time.set(sched::set_fifo_current_thread(PRIORITY));
     let mut pulse = Pulse::begin();
     loop {
         if ready::comes([ended.as_fd(), rings.as_fd()], pulse.due()) {

@@ -288,3 +288,23 @@ fn without_proc_it_is_said_how_to_have_it() {
         assert!(said.contains("`mount -t proc proc /proc`"), "{arguments}: {said}");
     }
 }
+
+/// As `RestrictRealtime=` of a service does it.
+#[test]
+fn a_kernel_that_refuses_real_time_priority_is_told_of() {
+    let network = Network::new();
+    const SCRIPT: &str = "import ctypes, os, struct, sys
+nr = {'x86_64': 144, 'aarch64': 119}[os.uname().machine]
+code = (0x20, 0, 0, 0, 0x15, 0, 1, nr, 6, 0, 0, 0x50001, 6, 0, 0, 0x7fff0000)
+code = ctypes.create_string_buffer(struct.pack('HBBI' * 4, *code))
+filter = ctypes.create_string_buffer(struct.pack('HQ', 4, ctypes.addressof(code)))
+assert ctypes.CDLL(None).prctl(22, 2, filter) == 0
+os.execv(sys.argv[1], sys.argv[1:])";
+    let mut command = Command::new("python3");
+    command.args(["-c", SCRIPT, WEIR]);
+    let daemon = Daemon::start_by(command, &network, &[]);
+    let notes = network.interface_status()["notes"].to_string();
+    assert!(notes.contains("cpu.rt_runtime_us") && notes.contains("CAP_SYS_NICE"), "{notes}");
+    let messages = daemon.interrupt();
+    assert_eq!(messages.matches("cpu.rt_runtime_us").count(), 1, "{messages}");
+}
