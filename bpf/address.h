@@ -61,4 +61,15 @@ static __always_inline enum addressed addressed_to(const struct flow *flow)
 		       : addressed_to6(flow->destination);
 }
 
+/* Multicast routing takes what is for a group, and nothing else
+ * (ip_route_input_mc(), ip6_mc_input()). */
+static __always_inline bool is_routed_group(const struct flow *flow)
+{
+	if (!interface.routes_groups)
+		return false;
+	return flow->family == WEIR_FAMILY_IPV4
+		       ? is_group4(flow->destination[0])
+		       : is_group6(flow->destination);
+}
+
 #endif /* WEIR_ADDRESS_H */

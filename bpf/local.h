@@ -21,12 +21,21 @@ enum addressed {
 	ADDRESSED_TO_MANY, /* multicast or broadcast */
 };
 
+static __always_inline bool is_group4(__be32 address_be)
+{
+	return bpf_ntohl(address_be) >> 28 == 0xe;
+}
+
+static __always_inline bool is_group6(const __u32 *address)
+{
+	return bpf_ntohl(address[0]) >> 24 == 0xff;
+}
+
 static __always_inline enum addressed addressed_to4(__be32 address_be)
 {
-	__u32 first = bpf_ntohl(address_be) >> 28;
 	enum weir_address_kind *kind;
 
-	if (first == 0xe || address_be == 0xffffffff)
+	if (is_group4(address_be) || address_be == 0xffffffff)
 		return ADDRESSED_TO_MANY;
 	kind = bpf_map_lookup_elem(&local_ipv4, &address_be);
 	if (!kind || *kind == WEIR_ADDRESS_UNSURE)
@@ -40,7 +49,7 @@ static __always_inline enum addressed addressed_to6(const __u32 *address)
 	struct weir_ipv6_address key;
 
 	__builtin_memcpy(&key, address, sizeof(key));
-	if (key.octets[0] == 0xff)
+	if (is_group6(address))
 		return ADDRESSED_TO_MANY;
 	return bpf_map_lookup_elem(&local_ipv6, &key) ? ADDRESSED_HERE
 						      : ADDRESSED_ELSEWHERE;

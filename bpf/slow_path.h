@@ -36,10 +36,8 @@ static __always_inline __u32 icmp_reason(__u8 type)
 
 static __always_inline __u32 igmp_reason(__u8 ttl, __be32 destination)
 {
-	return ttl == TTL_GROUP && (destination & bpf_htonl(0xf0000000)) ==
-					   bpf_htonl(0xe0000000)
-		       ? WEIR_REASON_GROUP
-		       : WEIR_REASON_ICMP;
+	return ttl == TTL_GROUP && is_group4(destination) ? WEIR_REASON_GROUP
+							  : WEIR_REASON_ICMP;
 }
 
 /* A link-local address, or none yet. A function of its own for its callers'
@@ -379,7 +377,9 @@ static __always_inline __u32 slow_path(struct packet *packet, bool on_skb)
 	flow->merged = packet->gso_size != 0;
 	parsed = parse(&packet->cursor, flow, packet->len);
 	flow_of_one(flow, packet);
-	reason = flow_reason(packet, on_skb, flow, parsed);
+	reason = is_routed_group(flow)
+			 ? WEIR_REASON_DIVERTED
+			 : flow_reason(packet, on_skb, flow, parsed);
 	if (explaining)
 		explain(flow, parsed, reason);
 	return reason;

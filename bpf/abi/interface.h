@@ -32,7 +32,8 @@ struct weir_interface {
 	/* With XDP on skbs: longer IP packets are several, in one piece, that a
 	 * local sender has not cut up. Else 0. */
 	__u32 packet_max;
-	__u32 vlans; /* 1: there are VLAN interfaces on top */
+	__u16 vlans;	     /* 1: there are VLAN interfaces on top */
+	__u16 routes_groups; /* 1: what is for multicast groups is diverted */
 	/* Of the SYN cookies that the gate sends: its MTU, TTL and hop limit.
 	 * 0: it sends none. */
 	__u32 cookie_mtu;

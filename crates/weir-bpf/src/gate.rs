@@ -202,7 +202,15 @@ impl Gate {
     /// Tells the gate whether VLAN interfaces are on top of its interface, to one of which packets with a tag of VLAN 0
     /// may go. At first there are none. Takes effect with the next packet.
     pub fn set_vlans(&mut self, there: bool) {
-        self.bss().interface.vlans = u32::from(there);
+        self.bss().interface.vlans = u16::from(there);
+    }
+
+    /// Tells the gate whether multicast is routed from its interface: if so, it counts packets to groups under
+    /// [`Reason::Diverted`] and passes them. Takes effect with the next packet.
+    ///
+    /// [`Reason::Diverted`]: crate::verdict::Reason::Diverted
+    pub fn set_routes_groups(&mut self, routes: bool) {
+        self.bss().interface.routes_groups = u16::from(routes);
     }
 
     /// Tells the gate whether connections of this interface's are translated, and to which ports new ones may be.

@@ -464,6 +464,32 @@ fn while_packets_may_be_diverted_all_pass_whatever_else_is_configured() {
     assert_eq!(bench.judge(&packet), Reason::UdpRoom);
 }
 
+/// A multicast router takes no others, in whatever frame they come.
+#[test]
+fn while_multicast_is_routed_only_packets_to_groups_pass_for_that() {
+    let mut bench = Bench::new();
+    let _open = bench.network.bind("::", OPEN);
+    let to = |address| bench.udp(address, OPEN);
+    let groups = [to("224.0.0.251"), to("239.1.2.3"), to("ff05::7")];
+    let igmp = with(&groups[1], &[(ETHERNET + 9, &[2])]);
+    let tail = with(&groups[1], &[(ETHERNET + 6, &[0, 9])]);
+    let own_mac = with(&groups[1], &[(0, &to(NEAR_IP4)[..6])]);
+    let others = [to(NEAR_IP4), to(NEAR_IP6), to("255.255.255.255")];
+    let judge_all = |bench: &mut Bench, packets: &[Vec<u8>]| {
+        packets.iter().map(|packet| bench.judge(packet)).collect::<Vec<_>>()
+    };
+    let before = judge_all(&mut bench, &others);
+    assert!(!before.contains(&Reason::Diverted), "{before:?}");
+    assert_ne!(bench.judge(&groups[1]), Reason::Diverted);
+    assert_ne!(bench.judge(&own_mac), Reason::Diverted);
+    bench.gate.set_routes_groups(true);
+    bench.forget(&own_mac);
+    for packet in groups.iter().chain([&igmp, &tail, &own_mac]) {
+        assert_eq!(bench.judge(packet), Reason::Diverted);
+    }
+    assert_eq!(judge_all(&mut bench, &others), before);
+}
+
 /// Even if it is taken away while a NAPI poll goes on, whose answers hold until its end.
 #[test]
 fn an_address_that_goes_is_forgotten() {

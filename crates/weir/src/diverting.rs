@@ -128,7 +128,9 @@ impl Diverting {
     /// Tells the gate.
     pub fn tell(&self, gate: &mut Gate) {
         let passes_all = self.passes_all();
-        gate.set_vlans(self.found.iter().any(|one| one.kind == DiversionKind::Vlan));
+        let is_there = |kind| self.found.iter().any(|one| one.kind == kind);
+        gate.set_vlans(is_there(DiversionKind::Vlan));
+        gate.set_routes_groups(is_there(DiversionKind::MulticastForwarding));
         // First, so that nothing is discarded in between.
         if !passes_all {
             gate.set_translation(translation(&self.found));

@@ -56,6 +56,7 @@ pub fn run(args: &ExplainArgs) -> Result<()> {
     gate.set_protected_ports(config.shares().settings().protected_tcp_ports());
     gate.set_local(&LocalAddresses::read(&[target.ifindex])?)?;
     gate.set_vlans(target.vlans);
+    gate.set_routes_groups(target.routes_groups);
     gate.set_translation(target.translation.clone());
     stay_on_one_cpu()?;
 

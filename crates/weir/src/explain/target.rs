@@ -22,6 +22,8 @@ pub struct Target {
     pub diversions: Vec<String>,
     /// Whether VLAN interfaces lie on top of it.
     pub vlans: bool,
+    /// Whether multicast is routed from it.
+    pub routes_groups: bool,
     /// If connections may be translated: the ports to which new ones may be.
     pub translation: Option<Vec<Ports>>,
 }
@@ -53,6 +55,7 @@ impl Target {
         };
         let passing = found.iter().filter(|each| each.passes_all);
         let diversions = passing.map(|each| format!("{} ({})", each.description, each.detail));
+        let is_there = |kind| found.iter().any(|each| each.kind == kind);
         let translates = found.iter().any(|each| each.kind.translates());
         Ok(Self {
             ifindex,
@@ -60,7 +63,8 @@ impl Target {
             mac: links.mac(ifindex)?,
             discards,
             diversions: diversions.collect(),
-            vlans: found.iter().any(|each| each.kind == DiversionKind::Vlan),
+            vlans: is_there(DiversionKind::Vlan),
+            routes_groups: is_there(DiversionKind::MulticastForwarding),
             translation: translates
                 .then(|| found.iter().flat_map(|each| &each.ports).copied().collect()),
         })

@@ -2,6 +2,7 @@
 //! its removal lets it go on.
 
 use std::net::UdpSocket;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::*;
@@ -202,4 +203,49 @@ fn what_diverts_already_is_known_before_the_first_packet() {
     let said = daemon.interrupt();
     assert!(said.contains("near: packets may be translated"), "{said}");
     network.assert_untouched();
+}
+
+/// A multicast router takes what is for groups, and nothing else.
+#[test]
+fn beside_multicast_routing_only_packets_to_groups_pass() {
+    const GROUP: &str = "239.1.2.3:5000";
+    const ROUTES: &str = "import socket,struct,sys\n\
+        s=socket.socket(socket.AF_INET,socket.SOCK_RAW,socket.IPPROTO_IGMP)\n\
+        s.setsockopt(0,200,1)\n\
+        near=socket.inet_aton('198.18.0.1')\n\
+        s.setsockopt(0,202,struct.pack('HBBI4s4s',0,0,1,0,near,bytes(4)))\n\
+        sys.stdin.read()\n";
+    let network = Network::ipv4_only();
+    let full = network.near_socket("0.0.0.0:5000");
+    full.join_multicast_v4(&"239.1.2.3".parse().unwrap(), &NEAR_IP.parse().unwrap()).unwrap();
+    run_in(&network.far, "ip route add 239.0.0.0/8 dev far");
+    let sender = network.far_socket("198.18.0.2:0");
+    let daemon = Daemon::start(&network, &[]);
+    let counters = network.counters_on(NEAR);
+    let count = |reason| counters.counters().unwrap().get(reason).packets;
+    let grows = |reason| {
+        let before = count(reason);
+        wait(PROMISED, || count(reason) > before + 100)
+    };
+    let to_group = || {
+        let _ = sender.send_to(&[0x5a; 14], GROUP);
+        std::thread::sleep(Duration::from_micros(200));
+    };
+    while_flooding(&sender, || {
+        while_doing(to_group, || {
+            wait_until("both are discarded", || grows(Reason::MulticastFull));
+            let mut python = Command::new("python3");
+            python.args(["-c", ROUTES]).stdin(Stdio::piped());
+            let mut router = network.near.run(|| python.spawn().unwrap()).unwrap();
+            wait_until("the status lists it", || kinds(&network) == ["multicast-forwarding"]);
+            wait_until("packets to the group pass", || !grows(Reason::MulticastFull));
+            assert!(grows(Reason::Diverted) && grows(Reason::UdpFull));
+            drop(router.stdin.take());
+            router.wait().unwrap();
+            wait_until("they are discarded again", || grows(Reason::MulticastFull));
+        });
+    });
+    let said = daemon.interrupt();
+    assert!(said.contains("multicast packets are forwarded"), "{said}");
+    assert!(!said.contains("passes every packet"), "{said}");
 }

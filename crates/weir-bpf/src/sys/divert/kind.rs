@@ -98,8 +98,8 @@ kinds! {
     Vlan: "VLAN interfaces lie on top", Judges(
         "costs nothing: packets with a VLAN tag pass, also of VLAN 0");
     /// Multicast is forwarded from this interface.
-    MulticastForwarding: "multicast packets are forwarded", Passes(
-        "stop multicast routing here if it is not needed");
+    MulticastForwarding: "multicast packets are forwarded", Judges(
+        "packets to multicast groups pass, as a multicast router may send them on");
     /// Rules that come before the table of local addresses.
     PolicyRouting: "routing rules come before the local addresses", Passes(
         "make `from all lookup local` the first rule (`ip rule`)");

@@ -164,6 +164,7 @@ fn multicast_forwarding_is_found() {
         let found = watch.read(&[]);
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].kind, MulticastForwarding);
+        assert!(!found[0].kind.passes());
         assert!(found[0].detail.contains("ipv4/conf/near/mc_forwarding"));
         drop(router);
         // Another test's child may hold the socket for a moment, until it executes its program.
