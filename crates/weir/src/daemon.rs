@@ -101,6 +101,8 @@ pub struct Wardens {
     pub kernel: Kernel,
     /// The interfaces' numbers, for those who watch elsewhere.
     pub numbers: Arc<Mutex<Vec<IfIndex>>>,
+    /// Of those alone where not every packet passes for a diversion.
+    pub judging: Arc<Mutex<Vec<IfIndex>>>,
     /// Puts the gates to sleep.
     pub sleep: Sleep,
     /// Makes sockets lazy, where that is wanted.
@@ -255,6 +257,8 @@ impl Daemon {
                 Err(error) => self.console.trouble(&error),
             }
         }
+        let judging = self.interfaces.iter().filter(|each| !each.passes_all());
+        *lock(&self.wardens.judging) = judging.map(Protected::ifindex).collect();
         self.lose(&gone);
         self.regain();
         if let Some(error) = self.governors().and_then(|governors| governors.trouble()) {

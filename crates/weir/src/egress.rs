@@ -1,5 +1,5 @@
-//! Feedback from egress queues: hears what they refuse while a protected interface forwards and there is one that the
-//! gate can read. docs/egress.md.
+//! Feedback from egress queues: hears what they refuse while an interface forwards whose packets the gate judges, and
+//! there is one that it can read. docs/egress.md.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -22,12 +22,12 @@ struct EgressWatch {
     egresses: Egresses,
     links: Links,
     rules: ForwardRules,
-    /// Where packets are forwarded from: by number, as names change.
+    /// Where packets are judged that may be forwarded: by number, as names change.
     interfaces: Arc<Mutex<Vec<IfIndex>>>,
     looked: Option<Instant>,
 }
 
-/// Of the calling thread's network namespace.
+/// Of the calling thread's network namespace, for what comes in by these interfaces.
 pub fn watcher(
     probe: &QueueProbe,
     interfaces: Arc<Mutex<Vec<IfIndex>>>,

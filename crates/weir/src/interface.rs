@@ -428,6 +428,11 @@ impl Protected {
         }
     }
 
+    /// Whether every packet passes because of what may divert it.
+    pub fn passes_all(&self) -> bool {
+        self.diverting.found().iter().any(|diversion| diversion.kind.passes())
+    }
+
     /// Why no lazy socket is given packets of it, if none is.
     pub fn diverted(&self) -> Option<String> {
         if self.gate.sees_pieces() {

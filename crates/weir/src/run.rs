@@ -85,6 +85,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     alarm.keep_awake(true);
     let ours = wanted.iter().map(|(claim, ..)| claim.ifindex).collect();
     let numbers = Arc::new(Mutex::new(ours));
+    let judging = Arc::default();
     let governed = (&interfaces[..], &numbers);
     let governors = governors(&config, governed, args.awake, (&probe, &alarm)).transpose();
     let no_governor = governors.as_ref().err().map(ToString::to_string);
@@ -102,7 +103,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let sleep = Sleep::new(alarm, !args.awake);
     let kinds = [
         ("user-mode screens", screen::watcher(&probe, Arc::clone(&numbers))),
-        ("egress interfaces", egress::watcher(&probe, Arc::clone(&numbers))),
+        ("egress interfaces", egress::watcher(&probe, Arc::clone(&judging))),
     ];
     let heard = kinds.into_iter().filter_map(|(of, watcher)| {
         let unheard = |error| console.say(&format!("queues of {of} are not watched: {error}"));
@@ -139,8 +140,17 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let interfaces = (protected, unprotected.collect());
     let report = Report::of(args);
     let guardian = Some(guardian);
-    let wardens =
-        Wardens { guardian, keys, kernel, numbers, sleep, lazy, metrics, _feedback: feedback };
+    let wardens = Wardens {
+        guardian,
+        keys,
+        kernel,
+        numbers,
+        judging,
+        sleep,
+        lazy,
+        metrics,
+        _feedback: feedback,
+    };
     Daemon::new(interfaces, wardens, signals, Reloader::new(config), console, report).run()
 }
 

@@ -227,6 +227,16 @@ fn what_the_host_drops_is_looked_at_only_while_there_is_a_queue_to_read() {
     assert!(!hears(&daemon));
     sh(&router.network, &TBF.replace("add", "replace"));
     wait_until("it hears", || hears(&daemon));
+    // While everything passes there is nothing to hear for.
+    sh(
+        &router.network,
+        "tc qdisc add dev near clsact
+         tc filter add dev near ingress protocol ip u32 match ip dport 9 0xffff \
+            action mirred egress redirect dev near2",
+    );
+    wait_until("it hears no more", || !hears(&daemon));
+    sh(&router.network, "tc qdisc del dev near clsact");
+    wait_until("it hears", || hears(&daemon));
     sh(&router.network, "tc qdisc del dev near2 root");
     wait_until("it hears no more", || !hears(&daemon));
 }
