@@ -117,6 +117,51 @@ fn a_socket_that_nobody_reads_is_found_with_its_process() {
     says(&finding, "advice", &format!("/proc/{}/stack", server.id()));
 }
 
+/// The sockets' counters are read some time before the kernel's of all together.
+#[test]
+fn a_flood_that_ends_as_the_look_begins_is_not_one_for_want_of_memory() {
+    const LOOKS: u64 = 10;
+    let host = Host::of(network);
+    let _unread = host.network.near_socket(&format!("{NEAR_IP}:{PORT}"));
+    let look = || {
+        let mut command = Command::new(WEIR);
+        command.args(["doctor", "--json"]).stdout(Stdio::piped());
+        host.network.near.run(|| command.spawn().unwrap()).unwrap()
+    };
+    for at in 0..LOOKS {
+        let look = host.while_sent(&[host.flow(Some(5.0 * TRICKLE))], || {
+            wait_until("the queue is full", || host.has(|socket| socket.drops > 0));
+            let look = look();
+            std::thread::sleep(Duration::from_millis(10 * at));
+            look
+        });
+        let diagnosis = String::from_utf8(look.wait_with_output().unwrap().stdout).unwrap();
+        assert!(!diagnosis.contains("udp-memory"), "{diagnosis}");
+        assert!(!diagnosis.contains("not open any more"), "{diagnosis}");
+    }
+}
+
+/// What is short is checked before the kernel looks for a socket.
+#[test]
+fn wrong_checksums_are_told_without_a_socket() {
+    const SENDS: &str = "import socket,struct,time\n\
+        u=socket.socket(socket.AF_INET,socket.SOCK_RAW,17)\n\
+        t=socket.socket(socket.AF_INET,socket.SOCK_RAW,6)\n\
+        while True:\n\
+        \tu.sendto(struct.pack('!4H',9,7101,12,1)+b'four',('198.18.0.1',0))\n\
+        \tt.sendto(struct.pack('!2H2I4H',9,7101,1,0,0x5002,9,1,0),('198.18.0.1',0))\n\
+        \ttime.sleep(0.01)\n";
+    let host = Host::of(network);
+    let _unread = host.network.near_socket(&format!("{NEAR_IP}:{PORT}"));
+    let mut sender = Command::new("timeout");
+    sender.args(["60", "python3", "-c", SENDS]).stderr(Stdio::null());
+    let _sender = host.network.far.run(|| Owned::start(&mut sender)).unwrap();
+    let told = |notes: String| {
+        notes.contains(" datagrams/s and ") && notes.contains(" segments/s come with wrong")
+    };
+    wait_until("both are told", || told(host.diagnosis(0)["notes"].to_string()));
+}
+
 /// Then no counter of the kernel's tells.
 #[test]
 fn what_weir_discards_is_told_with_where_to_look() {

@@ -42,6 +42,8 @@ pub fn udp_stats() -> Result<UdpStats> {
 pub struct TcpStats {
     /// Taken by TCP, good or bad; what GRO has merged counts once.
     pub in_segs: u64,
+    /// Of these: wrong checksum.
+    pub csum_errors: u64,
     /// SYNs answered by a cookie, because the listener had no room to remember them.
     pub syn_cookies_sent: u64,
     /// SYNs, and last segments of handshakes, dropped at a listener: its queue was full, or worse.
@@ -120,6 +122,7 @@ fn parse_tcp(snmp: &str, netstat: &str) -> Result<TcpStats> {
     let extended = Table::of(NETSTAT, netstat, "TcpExt: ", "TCP")?;
     Ok(TcpStats {
         in_segs: tcp.number("InSegs")?,
+        csum_errors: tcp.number("InCsumErrors")?,
         syn_cookies_sent: extended.number("SyncookiesSent")?,
         listen_drops: extended.number("ListenDrops")?,
         listen_overflows: extended.number("ListenOverflows")?,
@@ -266,11 +269,12 @@ UdpLite6InDatagrams             \t91
 
     #[test]
     fn tcp_is_in_two_files() {
-        let snmp = "Tcp: RtoAlgorithm InSegs OutSegs InErrs\nTcp: 1 5 6 9\n";
+        let snmp = "Tcp: RtoAlgorithm InSegs OutSegs InErrs InCsumErrors\nTcp: 1 5 6 9 4\n";
         let netstat = "TcpExt: SyncookiesSent ListenOverflows ListenDrops TCPBacklogDrop \
                        TCPReqQFullDrop EmbryonicRsts\nTcpExt: 7 10 8 9 11 12\n";
         let expected = TcpStats {
             in_segs: 5,
+            csum_errors: 4,
             syn_cookies_sent: 7,
             listen_drops: 8,
             listen_overflows: 10,

@@ -42,6 +42,12 @@ impl<'a> Between<'a> {
         rate(before, after, self.seconds)
     }
 
+    /// What was counted while a look went on, which was read before and after: in both together.
+    fn unsure(&self, read: impl Fn(&Sample) -> Option<(u64, u64)>) -> f64 {
+        let looks = [self.earlier, self.later].into_iter().filter_map(read);
+        looks.map(|(before, after)| self.rate(before, after)).sum()
+    }
+
     /// Packets that an interface has received.
     pub fn received(&self, ifindex: IfIndex) -> f64 {
         let of = |sample: &Sample| sample.links.get(&ifindex).map_or(0, |stats| stats.rx_packets);
@@ -121,6 +127,9 @@ impl<'a> Between<'a> {
         Some(UdpReading {
             delivered_pps: of(|udp| udp.in_datagrams),
             queue_full_pps: of(|udp| udp.rcvbuf_errors),
+            queue_full_unsure_pps: self.unsure(|sample| {
+                Some((sample.udp_before?.rcvbuf_errors, sample.udp?.rcvbuf_errors))
+            }),
             memory_pps: of(|udp| udp.mem_errors),
             checksum_pps: of(|udp| udp.csum_errors),
             no_socket_pps: of(|udp| udp.no_ports),
@@ -137,6 +146,10 @@ impl<'a> Between<'a> {
             cookies_per_sec: of(|tcp| tcp.syn_cookies_sent),
             request_drops_per_sec: self.rate(0, requests_dropped(&before, &after)),
             accept_queue_full_per_sec: of(|tcp| tcp.listen_overflows),
+            accept_queue_full_unsure_per_sec: self.unsure(|sample| {
+                Some((sample.tcp_before?.listen_overflows, sample.tcp?.listen_overflows))
+            }),
+            checksum_pps: of(|tcp| tcp.csum_errors),
             handshake_resets_per_sec: of(|tcp| tcp.handshake_resets),
             syncookies: sysctl::read("net/ipv4/tcp_syncookies"),
         })

@@ -107,6 +107,8 @@ pub struct UdpReading {
     pub delivered_pps: f64,
     /// Dropped, as a socket's queue was full (`RcvbufErrors`).
     pub queue_full_pps: f64,
+    /// The same while one of the two looks went on: the sockets may have counted it before that look or after it.
+    pub queue_full_unsure_pps: f64,
     /// Dropped for want of memory for UDP (`MemErrors`).
     pub memory_pps: f64,
     /// Dropped, as their checksum was wrong.
@@ -131,8 +133,12 @@ pub struct TcpReading {
     pub syncookies: Option<u64>,
     /// Connections that found the accept queue full.
     pub accept_queue_full_per_sec: f64,
+    /// The same while one of the two looks went on.
+    pub accept_queue_full_unsure_per_sec: f64,
     /// Handshakes that their client has reset.
     pub handshake_resets_per_sec: f64,
+    /// Segments dropped, as their checksum was wrong.
+    pub checksum_pps: f64,
 }
 
 /// A UDP socket or a TCP listener.

@@ -68,6 +68,9 @@ pub struct Sample {
     pub(super) conntrack: Conntrack,
     pub(super) udp: Option<UdpStats>,
     pub(super) tcp: Option<TcpStats>,
+    /// The same, before the sockets were looked at.
+    pub(super) udp_before: Option<UdpStats>,
+    pub(super) tcp_before: Option<TcpStats>,
     pub(super) links: HashMap<IfIndex, LinkStats>,
     /// The interfaces that weir protects...
     pub(super) running: Vec<InterfaceStatus>,
@@ -135,6 +138,7 @@ impl Looker {
         let cpus = cpu_times::read();
         let softnet = fs::read_to_string("/proc/thread-self/net/softnet_stat");
         let (pollers, neighbours) = processes();
+        let (udp_before, tcp_before) = (snmp::udp_stats().ok(), snmp::tcp_stats().ok());
         let ownership = self.owners.as_mut().map(Owners::look);
         let ownership = ownership.and_then(|look| self.seen("sockets", look));
         let half_open = self.diag.as_mut().map(SocketDiag::half_open);
@@ -164,6 +168,8 @@ impl Looker {
                 .unwrap_or_default(),
             udp: self.seen("UDP's counters", snmp::udp_stats()),
             tcp: self.seen("TCP's counters", snmp::tcp_stats()),
+            udp_before,
+            tcp_before,
             pollers,
             neighbours,
         }

@@ -13,6 +13,7 @@ pub(super) fn notes(reading: &Reading, losses: &Losses, findings: &[Finding]) ->
     let best = reading.best();
     let of_one = [
         refused_datagrams(reading, losses).filter(|_| !is_found(Cause::UdpMemory)),
+        wrong_checksums(reading, losses),
         refused_requests(reading).filter(|_| !is_found(Cause::SynFlood)),
         protected(reading),
         reading.hindrance(best),
@@ -40,6 +41,18 @@ fn refused_datagrams(reading: &Reading, losses: &Losses) -> Option<String> {
     };
     let (whose, rate) = (&socket.whose, count(socket.drop_pps));
     Some(format!("{whose} loses {rate} packets/s, but not for lack of room: {why}"))
+}
+
+/// Short datagrams and segments are checked before there is a socket, which then counts nothing.
+fn wrong_checksums(reading: &Reading, losses: &Losses) -> Option<String> {
+    let udp = reading.udp.as_ref().map_or(0.0, |udp| udp.checksum_pps);
+    // Then its socket is told.
+    let is_told = !losses.refused.is_empty() && losses.is_most(udp);
+    let tcp = reading.tcp.as_ref().map_or(0.0, |tcp| tcp.checksum_pps);
+    let counts = [(udp, "datagrams", is_told), (tcp, "segments", false)];
+    let told = counts.into_iter().filter(|(pps, _, told)| !told && reading.is_loss(*pps));
+    let told: Vec<String> = told.map(|(pps, of, _)| format!("{} {of}/s", count(pps))).collect();
+    (!told.is_empty()).then(|| format!("{} come with wrong checksums", told.join(" and ")))
 }
 
 /// What resets a handshake, as a load balancer that checks whether somebody listens, counts as a drop at the listener,

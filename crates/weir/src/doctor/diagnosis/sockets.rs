@@ -159,22 +159,28 @@ pub(super) struct Losses {
 
 impl Losses {
     pub(super) fn of_udp(reading: &Reading) -> Self {
-        Self::of(reading, false, reading.udp.as_ref().map_or(0.0, |udp| udp.queue_full_pps))
+        let full = reading.udp.as_ref().map(|udp| (udp.queue_full_pps, udp.queue_full_unsure_pps));
+        Self::of(reading, false, full.unwrap_or_default())
     }
 
     pub(super) fn of_tcp(reading: &Reading) -> Self {
-        let full = reading.tcp.as_ref().map_or(0.0, |tcp| tcp.accept_queue_full_per_sec);
-        Self::of(reading, true, full)
+        let full = reading
+            .tcp
+            .as_ref()
+            .map(|tcp| (tcp.accept_queue_full_per_sec, tcp.accept_queue_full_unsure_per_sec));
+        Self::of(reading, true, full.unwrap_or_default())
     }
 
     /// The kernel counts full queues of all sockets together, and at each socket what it loses for whatever reason. What
-    /// is counted is the fullest ones' first.
-    fn of(reading: &Reading, listeners: bool, queue_full_pps: f64) -> Self {
+    /// is counted is the fullest ones' first. What was counted while the sockets were looked at may be missing at them, or
+    /// be theirs as well.
+    fn of(reading: &Reading, listeners: bool, (queue_full_pps, unsure_pps): (f64, f64)) -> Self {
         let mut losing = losing(reading, listeners);
         losing.sort_by(|one, other| other.fill().total_cmp(&one.fill()));
         let mut left = queue_full_pps;
         let (mut full, mut refused): (Vec<_>, Vec<_>) = losing.into_iter().partition(|socket| {
-            let skew = if socket.fill() >= FULL { SKEW * queue_full_pps } else { 0.0 };
+            let skew = (SKEW * queue_full_pps).max(unsure_pps);
+            let skew = if socket.fill() >= FULL { skew } else { 0.0 };
             // Most of it is.
             let counted = socket.drop_pps <= 2.0 * (left + skew);
             left -= if counted { socket.drop_pps } else { 0.0 };
@@ -183,7 +189,8 @@ impl Losses {
         for part in [&mut full, &mut refused] {
             part.sort_by(|one, other| other.drop_pps.total_cmp(&one.drop_pps));
         }
-        let unseen = queue_full_pps - full.iter().map(|socket| socket.drop_pps).sum::<f64>();
+        let unseen =
+            queue_full_pps - unsure_pps - full.iter().map(|socket| socket.drop_pps).sum::<f64>();
         let is_much = reading.is_loss(unseen) && unseen > queue_full_pps / 2.0;
         Self { full, refused, unseen_pps: if is_much { unseen } else { 0.0 } }
     }

@@ -189,6 +189,45 @@ fn what_is_lost_but_not_for_want_of_room_is_told_with_its_cause() {
     assert!(note.contains("checksums are wrong"), "{note}");
 }
 
+/// The kernel checks what is short before it looks for a socket.
+#[test]
+fn wrong_checksums_are_told_where_no_socket_counts_them() {
+    let mut host = healthy();
+    host.udp.as_mut().unwrap().checksum_pps = 30.0;
+    assert_eq!(Diagnosis::of(&host).notes, ["30 datagrams/s come with wrong checksums"]);
+    host.tcp.as_mut().unwrap().checksum_pps = 7.0;
+    let diagnosis = Diagnosis::of(&host);
+    assert_eq!(diagnosis.notes, ["30 datagrams/s and 7 segments/s come with wrong checksums"]);
+    assert_eq!(diagnosis.verdict, Verdict::Well);
+}
+
+/// Its sockets are looked at before the kernel's counters: what came between, only they have not counted yet.
+#[test]
+fn a_flood_that_ends_during_a_look_is_one_of_full_queues() {
+    let mut host = losing(|socket| socket.drop_pps = 434.0);
+    let udp = host.udp.as_mut().unwrap();
+    (udp.queue_full_pps, udp.queue_full_unsure_pps) = (90.0, 360.0);
+    let diagnosis = Diagnosis::of(&host);
+    let [finding] = &diagnosis.findings[..] else { panic!("{diagnosis:#?}") };
+    assert_eq!(finding.cause, Cause::SocketFull);
+    assert!(finding.whose.as_ref().unwrap().contains("named"), "{finding:#?}");
+    assert_eq!(diagnosis.notes, [""; 0]);
+    // Its end may be before the sockets are looked at.
+    let mut host = healthy();
+    let udp = host.udp.as_mut().unwrap();
+    (udp.queue_full_pps, udp.queue_full_unsure_pps) = (90.0, 90.0);
+    assert_eq!(Diagnosis::of(&host).findings, []);
+    let mut host = healthy();
+    let tcp = host.tcp.as_mut().unwrap();
+    (tcp.accept_queue_full_per_sec, tcp.accept_queue_full_unsure_per_sec) = (10.0, 90.0);
+    let listener = &mut host.sockets.as_mut().unwrap()[1];
+    (listener.drop_pps, listener.queued) = (100.0, 511);
+    let diagnosis = Diagnosis::of(&host);
+    let [finding] = &diagnosis.findings[..] else { panic!("{diagnosis:#?}") };
+    assert_eq!(finding.cause, Cause::AcceptQueueFull);
+    assert_eq!(diagnosis.notes, [""; 0]);
+}
+
 #[test]
 fn what_a_killed_weir_has_left_turned_is_told_first() {
     let mut host = healthy();
