@@ -118,7 +118,8 @@ impl Session<'_> {
     /// Prints and counts the packets that are over; whether somebody still reads.
     fn tell(&mut self, printer: &mut Printer) -> Result<bool> {
         let mut reads = true;
-        for path in self.paths.borrow_mut().over(monotonic_now()) {
+        for mut path in self.paths.borrow_mut().over(monotonic_now()) {
+            printer.know_parts(&mut path);
             reads = reads && printer.packet(&path)?;
             self.times.count(&path);
         }

@@ -60,6 +60,9 @@ impl Kernel {
     }
 }
 
+/// Frees the parts of a datagram with it, whatever became of it, and tells of each as of a drop.
+const FREES_PARTS: &str = "skb_release_data";
+
 impl<'a> Printer<'a> {
     /// Prints nothing yet.
     pub fn new(args: &'a TraceArgs, links: &'a Links, header: DataLink) -> Self {
@@ -74,6 +77,16 @@ impl<'a> Printer<'a> {
             out::line(event_line("ready", &json!({ "interface": interface })));
         } else {
             out::say(format_args!("tracing what {interface} receives; Ctrl-C ends it"));
+        }
+    }
+
+    /// Fragments that were freed with their datagram were not dropped.
+    pub fn know_parts(&mut self, path: &mut Path) {
+        for event in path.events.iter_mut().filter(|event| event.step == Step::Dropped) {
+            let kernel = self.kernel.get_or_insert_with(Kernel::read);
+            if kernel.function(event.place) == Some(FREES_PARTS) {
+                event.step = Step::Consumed;
+            }
         }
     }
 
@@ -134,6 +147,7 @@ impl<'a> Printer<'a> {
                 let place = kernel.function(event.place).map(|it| format!(", in {it}()"));
                 format!("{text}: {}{}", kernel.reason(event.detail), place.unwrap_or_default())
             }
+            Step::Consumed if event.place != 0 => format!("{text}, as part of a datagram"),
             _ => text.into(),
         }
     }

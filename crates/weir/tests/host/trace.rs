@@ -204,6 +204,22 @@ fn what_is_dropped_is_told_with_the_reason_and_what_is_forwarded_with_the_egress
 }
 
 #[test]
+fn fragments_of_a_datagram_that_is_answered_are_not_called_dropped() {
+    let network = Network::new();
+    let traced = |options: &[&str]| {
+        let tracing = Tracing::start(&network, &[options, &["-c", "3", "src", FAR_IP]].concat());
+        run_in(&network.far, &format!("ping -c 1 -W 5 -s 4000 {NEAR_IP}"));
+        tracing.end()
+    };
+    run_in(&network.far, &format!("ping -c 1 -W 5 {NEAR_IP}"));
+    let (packets, summary) = Tracing::lines(&traced(&["--json"]));
+    assert!(packets.iter().all(|packet| last(packet)["step"] == "consumed"), "{packets:#?}");
+    assert!(!summary["ends"].to_string().contains("dropped"), "{summary}");
+    let text = traced(&[]);
+    assert!(text.contains("done with, as part of a datagram"), "{text}");
+}
+
+#[test]
 fn what_the_gate_discards_at_tc_is_told() {
     let network = Network::new();
     let unread = network.near_socket(&format!("{NEAR_IP}:5000"));
