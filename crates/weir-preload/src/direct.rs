@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_long};
 use weir_socket::message::fail;
 
 use crate::next::next;
+use crate::past::{sendmmsg, sendmsg};
 use crate::wait::epoll_ctl;
 use crate::{close, recvfrom, recvmmsg, recvmsg};
 
@@ -29,6 +30,8 @@ unsafe extern "C" fn syscall(
             libc::SYS_recvmsg => recvmsg(fd, b as _, c as _) as c_long,
             libc::SYS_recvmmsg => recvmmsg(fd, b as _, c as _, d as _, e as _).into(),
             libc::SYS_recvfrom => recvfrom(fd, b as _, c as _, d as _, e as _, f as _) as c_long,
+            libc::SYS_sendmsg => sendmsg(fd, b as _, c as _) as c_long,
+            libc::SYS_sendmmsg => sendmmsg(fd, b as _, c as _, d as _).into(),
             libc::SYS_epoll_ctl => epoll_ctl(fd, b as _, c as _, d as _).into(),
             // What is waited for there cannot be seen. It is asked for before the first socket is bound.
             libc::SYS_io_uring_setup => fail(libc::ENOSYS).into(),

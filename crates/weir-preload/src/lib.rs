@@ -13,6 +13,7 @@ mod direct;
 #[macro_use]
 mod fortify;
 mod next;
+mod past;
 mod slots;
 mod wait;
 

@@ -531,6 +531,58 @@ print(s.recv(9).decode(),epoll.poll(0)==[(s.fileno(),select.EPOLLOUT)],epoll.pol
     assert!(said.contains("EPOLLONESHOT is asked for with more than EPOLLIN"), "{said}");
 }
 
+#[test]
+fn a_socket_that_is_read_past_the_library_is_an_ordinary_one() {
+    let stream = r"
+import ctypes
+libc=ctypes.CDLL(None); libc.fdopen.restype=ctypes.c_void_p
+s=bound(); file=ctypes.c_void_p(libc.fdopen(s.fileno(),b'r+')); print('waits',flush=True)
+line=ctypes.create_string_buffer(9); libc.fgets(line,9,file); print(line.value.decode(),end='')
+";
+    let spliced = r"
+s=bound(); read,write=os.pipe(); s.setblocking(False)
+try: os.splice(s.fileno(),write,9)
+except BlockingIOError: print('waits',flush=True)
+while True:
+    try: print(os.splice(s.fileno(),write,9),os.read(read,9)); break
+    except BlockingIOError: select.select([s],[],[])
+";
+    let passed = r"
+one,other=socket.socketpair()
+if os.fork()==0:
+    _,fd=socket.recv_fds(one,1,2)[1]
+    print('waits',flush=True); print(os.read(fd,9).decode(),end=''); sys.exit()
+s=bound(); socket.send_fds(other,[b'x'],[0,s.fileno()]); os.wait()
+";
+    for (script, heard, why) in [
+        (stream, "here", "it is read as a stream"),
+        (spliced, "5 b'here\\n'", "it is spliced"),
+        (passed, "here", "it is passed on"),
+    ] {
+        let (network, _daemon) = protected_ipv4(&["--lazy"]);
+        let mut python = nested(&network, script);
+        let mut lines = BufReader::new(python.stdout.take().unwrap()).lines().map(Result::unwrap);
+        assert_eq!(lines.next().as_deref(), Some("waits"));
+        network.wait_until_published_again();
+        wait_until("weir has left", || {
+            network.interface_status()["notes"].to_string().contains("lazy sockets: 0,")
+        });
+        network.far_socket("198.18.0.2:0").send_to(b"here\n", LAZY).unwrap();
+        assert_eq!(lines.next().as_deref(), Some(heard));
+        let said = String::from_utf8(python.wait_with_output().unwrap().stderr).unwrap();
+        assert!(said.contains(why), "{said}");
+    }
+}
+
+#[test]
+fn preadv2_without_an_offset_reads() {
+    let script = r"
+room=bytearray(9)
+for length in (3,3000): send(length); print(os.preadv(s.fileno(),[room],-1))
+";
+    assert_printed(script, "3\n9\n");
+}
+
 /// `waited()` binds each socket, in turn, and says how it is waited for. Of the numbers that are sent meanwhile, all
 /// behind the first that comes are received; where none has come it was too late, and is tried again.
 fn assert_none_is_lost(script: &str, why: &str) {
