@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use rustix::net::{AddressFamily, SocketType, ipproto, sockopt};
 use weir_socket::message::borrow;
@@ -29,7 +29,12 @@ pub(crate) fn consider(fd: c_int) {
         && is_wanted(port)
         && let Err(why) = make_lazy(fd, address)
     {
-        say_once(&format!("UDP port {port} has an ordinary socket: {why}"));
+        static FURTHER: AtomicU32 = AtomicU32::new(0);
+        match FURTHER.fetch_add(1, Ordering::Relaxed) {
+            0 => say_once(&format!("UDP port {port} has an ordinary socket: {why}")),
+            1 => say("more UDP sockets are ordinary ones, and are not named"),
+            _ => {}
+        }
     }
 }
 
@@ -106,6 +111,10 @@ fn client_ports_from() -> Option<u16> {
 pub(crate) fn say_once(what: &str) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Ordering::Relaxed) {
-        let _ = rustix::io::write(borrow(2), format!("weir: {what}\n").as_bytes());
+        say(what);
     }
+}
+
+fn say(what: &str) {
+    let _ = rustix::io::write(borrow(2), format!("weir: {what}\n").as_bytes());
 }

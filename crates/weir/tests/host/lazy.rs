@@ -623,8 +623,9 @@ fn without_weir_a_program_has_an_ordinary_socket_and_is_told_once() {
     send_numbers(&sender, 0..3);
     assert_eq!(receive_numbers(&lazy, 2), [0, 1, 2]);
     let script =
-        "import socket\nfor p in (5001,5002):\n s=socket.socket(2,2);s.bind(('0.0.0.0',p))\n";
+        "import socket\nfor p in (5001,5002,5003):\n s=socket.socket(2,2);s.bind(('0.0.0.0',p))\n";
     let output = preloaded(&network, "python3", &["-c", script]).wait_with_output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(said.matches("has an ordinary socket: no weir offers").count(), 1, "{said}");
+    assert_eq!(said.matches("more UDP sockets are ordinary ones").count(), 1, "{said}");
 }
