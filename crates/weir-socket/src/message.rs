@@ -50,6 +50,11 @@ pub(crate) fn wait(socket: BorrowedFd<'_>, flags: c_int) -> Wait {
 /// What is asked for by these, the kernel's socket alone has.
 const OF_THE_KERNEL: c_int = libc::MSG_ERRQUEUE | libc::MSG_OOB;
 
+/// Whether the kernel would take this address, before it looks for a datagram (`__copy_msghdr()`).
+fn is_taken(header: &libc::msghdr) -> bool {
+    header.msg_name.is_null() || c_int::try_from(header.msg_namelen).is_ok()
+}
+
 /// As recvmsg(2), from a lazy socket.
 ///
 /// # Safety
@@ -66,6 +71,10 @@ pub unsafe fn receive(
     if header.is_null() || flags & OF_THE_KERNEL != 0 {
         // SAFETY: as the caller promises.
         return unsafe { kernel(fd, header, flags) };
+    }
+    // SAFETY: as the caller promises.
+    if !is_taken(unsafe { &*header }) {
+        return fail(libc::EINVAL) as isize;
     }
     let received = channel.receive(
         borrow(fd),
@@ -138,10 +147,11 @@ pub unsafe fn receive_many(
     };
     let one_is_enough = flags & libc::MSG_WAITFORONE != 0;
     let mut flags = flags & !libc::MSG_WAITFORONE;
+    let valid = messages.iter().take_while(|message| is_taken(&message.msg_hdr)).count();
     let mut taken = 0;
     while taken < messages.len() {
         if flags & (libc::MSG_PEEK | OF_THE_KERNEL) == 0 {
-            let rest = &mut messages[taken..];
+            let rest = &mut messages[taken..valid.max(taken)];
             let mut at = 0;
             taken += channel.receive_waiting(borrow(fd), rest.len(), |datagram| {
                 let message = &mut rest[at];

@@ -81,7 +81,7 @@ print(len(s.recv(9)))
 fn what_the_kernel_refuses_is_refused_and_takes_no_datagram() {
     let script = r"
 import errno
-libc=ctypes.CDLL(None,use_errno=True)
+libc=ctypes.CDLL(None,use_errno=True); room=ctypes.create_string_buffer(16)
 def readv(count,*lengths):
     ctypes.set_errno(0)
     parts=(Part*3)(*[Part(b' '*9,length) for length in lengths])
@@ -89,13 +89,23 @@ def readv(count,*lengths):
 send(3)
 print(readv(0),readv(2),readv(-1)==(-1,errno.EINVAL),readv(1025)==(-1,errno.EINVAL))
 print(readv(3,0,2,1),readv(0))
+def refused(call,*arguments):
+    ctypes.set_errno(0); return call(s.fileno(),*arguments)==-1 and ctypes.get_errno()==errno.EINVAL
+negative=Message(name=ctypes.addressof(room),name_length=-1); length=ctypes.c_int(-1)
+messages=(Message*2)(Message(),negative)
+send(4); print(refused(libc.recvmsg,ctypes.byref(negative),0),len(s.recv(9)))
+send(5,6); print(libc.recvmmsg(s.fileno(),messages,2,0,None),refused(libc.recv,b' '*9,9,0),len(s.recv(9)))
+# What comes with this the kernel drops.
+send(7); print(refused(libc.recvfrom,b' '*9,9,0,room,ctypes.byref(length)))
+try: s.recv(9,socket.MSG_DONTWAIT)
+except BlockingIOError: pass
 # TCP_NODELAY
 try: s.setsockopt(6,1,1)
 except OSError as error: print(error.errno==errno.ENOPROTOOPT)
 ";
     assert_printed(
         &format!("{MESSAGES}{script}"),
-        "(0, 0) (0, 0) True True\n(3, 0) (0, 0)\nTrue\n",
+        "(0, 0) (0, 0) True True\n(3, 0) (0, 0)\nTrue 4\n1 True 6\nTrue\nTrue\n",
     );
 }
 
