@@ -208,6 +208,9 @@ pub struct Options {
     traffic_class: bool,
     time_to_live: bool,
     hop_limit: bool,
+    /// The last two as of RFC 2292, under other numbers.
+    old_packet_info6: bool,
+    old_hop_limit: bool,
     timestamp: bool,
     timestamp_ns: bool,
 }
@@ -224,6 +227,8 @@ impl Options {
             traffic_class: is_set(libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS),
             time_to_live: is_set(libc::IPPROTO_IP, libc::IP_RECVTTL),
             hop_limit: is_set(libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT),
+            old_packet_info6: is_set(libc::IPPROTO_IPV6, libc::IPV6_2292PKTINFO),
+            old_hop_limit: is_set(libc::IPPROTO_IPV6, libc::IPV6_2292HOPLIMIT),
             timestamp: is_set(libc::SOL_SOCKET, libc::SO_TIMESTAMP),
             timestamp_ns: is_set(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS),
         }
@@ -318,13 +323,13 @@ impl Control {
             self.put(libc::SOL_SOCKET, kind, &time);
         }
         let interface = arrival.interface.to_ne_bytes();
+        let destination6 = match arrival.destination {
+            IpAddr::V4(destination) => destination.to_ipv6_mapped(),
+            IpAddr::V6(destination) => destination,
+        };
+        let info6 = || [&destination6.octets()[..], &interface].concat();
         if options.packet_info6 {
-            let destination = match arrival.destination {
-                IpAddr::V4(destination) => destination.to_ipv6_mapped(),
-                IpAddr::V6(destination) => destination,
-            };
-            let info = [&destination.octets()[..], &interface].concat();
-            self.put(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
+            self.put(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info6());
         }
         match arrival.destination {
             IpAddr::V4(destination) => {
@@ -342,13 +347,19 @@ impl Control {
                 }
             }
             IpAddr::V6(_) => {
+                let hops = i32::from(arrival.hop_limit).to_ne_bytes();
                 if options.hop_limit {
-                    let hops = i32::from(arrival.hop_limit).to_ne_bytes();
                     self.put(libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, &hops);
                 }
                 if options.traffic_class {
                     let class = i32::from(arrival.traffic_class).to_ne_bytes();
                     self.put(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &class);
+                }
+                if options.old_packet_info6 {
+                    self.put(libc::IPPROTO_IPV6, libc::IPV6_2292PKTINFO, &info6());
+                }
+                if options.old_hop_limit {
+                    self.put(libc::IPPROTO_IPV6, libc::IPV6_2292HOPLIMIT, &hops);
                 }
             }
         }

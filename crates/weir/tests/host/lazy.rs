@@ -166,6 +166,30 @@ fn a_socket_may_take_ipv6_datagrams_without_a_checksum() {
     wait_until("one came by the ring", || network.count("lazy") == 1);
 }
 
+#[test]
+fn ipv6_control_messages_come_under_their_old_numbers_too() {
+    let (network, _daemon) = protected(&["--lazy"]);
+    let script = "import socket\n\
+        s=socket.socket(10,2)\n\
+        for option in (2,8,49,51): s.setsockopt(41,option,1)\n\
+        s.bind(('::',9995));print('bound',flush=True)\n\
+        print([(kind,data.hex()) for _,kind,data in s.recvmsg(9,200)[1]])\n";
+    let control = |mut python: Command| {
+        python.stdout(Stdio::piped());
+        let mut python = network.near.run(|| python.spawn().unwrap()).unwrap();
+        let mut lines = BufReader::new(python.stdout.take().unwrap()).lines().map(Result::unwrap);
+        assert_eq!(lines.next().unwrap(), "bound");
+        send_frame(&frame_sender(&network), &frame(&network, true, LAZY_PORT, b"here"));
+        let control = lines.next();
+        assert!(python.wait().unwrap().success());
+        control
+    };
+    let mut ordinary = Command::new("timeout");
+    ordinary.args(["20", "python3", "-c", script]);
+    assert_eq!(control(ordinary), control(preloading("timeout", &["20", "python3", "-c", script])));
+    wait_until("one came by the ring", || network.count("lazy") == 1);
+}
+
 /// There, what is several packets in one is not told from one.
 #[test]
 fn with_generic_xdp_no_socket_is_lazy() {
