@@ -162,6 +162,15 @@ fn wrong_checksums_are_told_without_a_socket() {
     wait_until("both are told", || told(host.diagnosis(0)["notes"].to_string()));
 }
 
+#[test]
+fn fragments_for_which_there_is_no_memory_are_found() {
+    let host = Host::of(network);
+    let first = FlowSpec { transport: Transport::FirstFragment, ..host.flow(Some(TRICKLE)) };
+    let finding = host.finds("fragments-lost", &[first]);
+    says(&finding, "what", "0 datagrams/s put together");
+    says(&finding, "advice", "net.ipv4.ipfrag_high_thresh=");
+}
+
 /// Then no counter of the kernel's tells.
 #[test]
 fn what_weir_discards_is_told_with_where_to_look() {

@@ -199,6 +199,12 @@ pub struct IpStats {
     pub out_requests: u64,
     /// Forwarded.
     pub forwarded: u64,
+    /// Datagrams put together from fragments.
+    pub reassembled: u64,
+    /// Fragments that were dropped, and datagrams that were given up.
+    pub reassembly_failures: u64,
+    /// Of these: given up, as the others did not come in time.
+    pub reassembly_timeouts: u64,
 }
 
 /// IP's counts.
@@ -213,6 +219,9 @@ pub fn ip_stats() -> Result<IpStats> {
         in_receives: both.sum("InReceives")?,
         out_requests: both.sum("OutRequests")?,
         forwarded: both.0.number("ForwDatagrams")?.saturating_add(six),
+        reassembled: both.sum("ReasmOKs")?,
+        reassembly_failures: both.sum("ReasmFails")?,
+        reassembly_timeouts: both.sum("ReasmTimeout")?,
     })
 }
 
@@ -332,7 +341,8 @@ UdpLite6InDatagrams             \t91
             wait_until("all are counted", || udp_stats().unwrap() == expected);
             assert_eq!(kept.read().unwrap(), (expected, tcp_stats().unwrap()));
             // Of each family two datagrams and an error message, by the loopback interface.
-            let expected = IpStats { in_receives: 6, out_requests: 6, forwarded: 0 };
+            let expected =
+                IpStats { in_receives: 6, out_requests: 6, forwarded: 0, ..IpStats::default() };
             assert_eq!(ip_stats().unwrap(), expected);
         });
     }

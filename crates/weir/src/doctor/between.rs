@@ -8,7 +8,7 @@ use weir_bpf::channels::Channel;
 use weir_bpf::gate::Policy;
 use weir_bpf::sys::cpu_times::CpuTimes;
 use weir_bpf::sys::link::LinkStats;
-use weir_bpf::sys::snmp::{TcpStats, UdpStats};
+use weir_bpf::sys::snmp::{IpStats, TcpStats, UdpStats};
 use weir_bpf::sys::sock_diag::{LocalSocket, SocketKind};
 use weir_bpf::sys::stat::Stat;
 use weir_bpf::units::IfIndex;
@@ -105,6 +105,9 @@ impl<'a> Between<'a> {
         Some(IpReading {
             received_pps: self.rate(before.in_receives, after.in_receives),
             forwarded_pps: self.rate(before.forwarded, after.forwarded),
+            reassembled_pps: self.rate(before.reassembled, after.reassembled),
+            fragment_drop_pps: self.rate(0, fragments_dropped(&before, &after)),
+            fragment_memory: sysctl::read("net/ipv4/ipfrag_high_thresh"),
         })
     }
 
@@ -221,6 +224,13 @@ fn requests_dropped(before: &TcpStats, after: &TcpStats) -> u64 {
     let of = |counter: fn(&TcpStats) -> u64| counter(after).saturating_sub(counter(before));
     let others = |tcp: &TcpStats| tcp.listen_drops.saturating_sub(tcp.listen_overflows);
     of(|tcp| tcp.request_drops).max(of(others))
+}
+
+/// The kernel counts a datagram whose rest has not come in time (`ip_expire()`) as it counts a fragment that it has no
+/// memory for (`ip_defrag()`).
+fn fragments_dropped(before: &IpStats, after: &IpStats) -> u64 {
+    let of = |counter: fn(&IpStats) -> u64| counter(after).saturating_sub(counter(before));
+    of(|ip| ip.reassembly_failures).saturating_sub(of(|ip| ip.reassembly_timeouts))
 }
 
 /// Of all network namespaces together.

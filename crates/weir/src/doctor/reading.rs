@@ -83,6 +83,12 @@ pub struct IpReading {
     pub received_pps: f64,
     /// Of these, forwarded.
     pub forwarded_pps: f64,
+    /// Datagrams put together from fragments.
+    pub reassembled_pps: f64,
+    /// Fragments that were dropped: of other datagrams than those whose rest did not come in time.
+    pub fragment_drop_pps: f64,
+    /// `net.ipv4.ipfrag_high_thresh`, in bytes.
+    pub fragment_memory: Option<u64>,
 }
 
 /// The connection tracking table of this network namespace.

@@ -29,6 +29,8 @@ pub enum Cause {
     UdpMemory,
     /// The connection tracking table is full.
     ConntrackFull,
+    /// Fragments find no memory to wait in for the rest of their datagrams.
+    FragmentsLost,
     /// Connection requests come faster than a listener can remember them.
     SynFlood,
     /// Receive processing takes the time that processes need.

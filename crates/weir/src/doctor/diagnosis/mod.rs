@@ -11,8 +11,8 @@ use serde::Serialize;
 use self::finding::Finding;
 use self::notes::notes;
 use self::receiving::{
-    backlog_full, conntrack_full, early_discard, livelock, one_cpu_receives, ring_full, syn_flood,
-    wall_left,
+    backlog_full, conntrack_full, early_discard, fragments_lost, livelock, one_cpu_receives,
+    ring_full, syn_flood, wall_left,
 };
 use self::sockets::{Losses, accept_queues_full, sockets_full, udp_memory};
 use super::reading::{RUNNING, Reading};
@@ -50,6 +50,7 @@ impl Diagnosis {
         findings.extend(reading.walls.iter().filter_map(wall_left));
         findings.extend(udp_memory(reading, &losses));
         findings.extend(conntrack_full(reading));
+        findings.extend(fragments_lost(reading));
         findings.extend(syn_flood(reading));
         findings.extend(livelock(reading, &losses));
         let interfaces = || reading.interfaces.iter();

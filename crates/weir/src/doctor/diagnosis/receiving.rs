@@ -1,5 +1,7 @@
 //! Receive processing that takes too much time, or loses what comes before any socket.
 
+use std::iter::once;
+
 use super::super::reading::{CpuReading, InterfaceReading, IpReading, Reading};
 use super::finding::{BUSY_PPS, Cause, EXHAUSTED, FULL, Finding, Help, MOST, Sureness, hindered};
 use super::sockets::{KEPT_WAITING, Losses};
@@ -61,6 +63,33 @@ pub(super) fn conntrack_full(reading: &Reading) -> Option<Finding> {
             format!("on the host: sudo sysctl -w net.netfilter.nf_conntrack_max={}", table.limit.saturating_mul(2)),
             "a `notrack` rule for what needs no state".into(),
         ],
+    })
+}
+
+pub(super) fn fragments_lost(reading: &Reading) -> Option<Finding> {
+    let ip = reading.ip.as_ref().filter(|ip| reading.is_loss(ip.fragment_drop_pps))?;
+    let raise = |bytes: u64| {
+        let bytes = bytes.saturating_mul(2);
+        format!(
+            "sudo sysctl -w net.ipv4.ipfrag_high_thresh={bytes}    (of IPv6: net.ipv6.ip6frag_high_thresh)"
+        )
+    };
+    let find =
+        "find who sends fragments whose rest never comes: sudo tcpdump -n 'ip[6:2] & 0x3fff != 0'";
+    Some(Finding {
+        cause: Cause::FragmentsLost,
+        // A malformed fragment counts as well.
+        sureness: Sureness::Likely,
+        what: format!(
+            "Fragments find no memory to wait in for the rest of their datagrams: {}/s are dropped, and {} datagrams/s \
+             put together",
+            count(ip.fragment_drop_pps),
+            count(ip.reassembled_pps)
+        ),
+        whose: None,
+        weir: Help::None,
+        weir_does: "nothing: it passes a first fragment if its socket has room".into(),
+        advice: once(find.into()).chain(ip.fragment_memory.map(raise)).collect(),
     })
 }
 

@@ -76,7 +76,11 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
         // A router at its limit.
         case(changed(livelock(0.97), |host| {
             host.sockets = healthy().sockets;
-            host.ip = Some(IpReading { received_pps: 800_000.0, forwarded_pps: 790_000.0 });
+            host.ip = Some(IpReading {
+                received_pps: 800_000.0,
+                forwarded_pps: 790_000.0,
+                ..IpReading::default()
+            });
         }))
         .told(Livelock, Possible, Contains)
         .saying("800,000 packets/s by eth0, most of them forwarded", "", "weir run eth0"),
@@ -93,6 +97,18 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
         case(conntrack(250_000, 0.0)),
         // Invalid packets.
         case(conntrack(1_000, 5_000.0)),
+        case(change(|host| {
+            let fragment_memory = Some(4_194_304);
+            let ip =
+                IpReading { fragment_drop_pps: 6_000.0, fragment_memory, ..IpReading::default() };
+            host.ip = Some(ip);
+        }))
+        .told(FragmentsLost, Likely, No)
+        .saying(
+            "6,000/s are dropped, and 0 datagrams/s",
+            "",
+            "ipfrag_high_thresh=8388608",
+        ),
         case(change(|host| {
             let lost = losing(owner(0.3, 0.6));
             (host.udp, host.sockets) = (lost.udp, lost.sockets);
