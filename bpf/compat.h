@@ -140,6 +140,19 @@ struct sk_buff_head {
 	__u32 qlen;
 };
 
+struct bpf_prog_aux {
+	__u32 id;
+	__u32 used_map_cnt;
+};
+
+struct bpf_prog {
+	struct bpf_prog_aux *aux;
+};
+
+struct sk_filter {
+	struct bpf_prog *prog;
+};
+
 struct sock {
 	struct sock_common __sk_common;
 	struct sk_buff_head sk_receive_queue;
@@ -147,7 +160,7 @@ struct sock {
 		atomic_t rmem_alloc;
 	} sk_backlog;
 	int sk_rcvbuf;
-	void *sk_filter;
+	struct sk_filter *sk_filter;
 	void *sk_user_data;
 	struct sock_reuseport *sk_reuseport_cb;
 	__u16 sk_protocol;

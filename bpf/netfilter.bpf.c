@@ -11,14 +11,6 @@
 #pragma clang attribute push(__attribute__((preserve_access_index)), \
 			     apply_to = record)
 
-struct bpf_prog_aux {
-	__u32 id;
-};
-
-struct bpf_prog {
-	struct bpf_prog_aux *aux;
-};
-
 struct bpf_link {
 	enum bpf_link_type type;
 	struct bpf_prog *prog;

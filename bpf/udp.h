@@ -121,6 +121,24 @@ static __always_inline void udp_members(const struct weir_destination *entry,
 }
 
 /*
+ * Does the socket have a filter that may keep count, as eBPF with maps does?
+ * One that bans who sends much is to see all of it, and then there is room.
+ */
+static __always_inline bool has_counting_filter(const struct sock *sk)
+{
+	__u64 address = kernel_address(sk, sk_filter);
+	const struct bpf_prog *prog;
+	const struct bpf_prog_aux *aux;
+
+	if (!address)
+		return false;
+	address = kernel_address(kernel_cast(address, struct sk_filter), prog);
+	prog = kernel_cast(address, struct bpf_prog);
+	aux = kernel_cast(kernel_address(prog, aux), struct bpf_prog_aux);
+	return kernel_read(aux, used_map_cnt);
+}
+
+/*
  * What speaks for and against a packet for this socket. A global function,
  * which the verifier looks at once; so the socket comes as a number.
  */
@@ -146,6 +164,10 @@ __noinline int udp_judge(struct weir_destination *entry, __u64 sock,
 		udp_members(entry, sk, charge, poll, prospects);
 	} else {
 		udp_socket(entry, sock, lent, charge, poll, prospects);
+	}
+	if (!prospects->room && has_counting_filter(sk)) {
+		prospects->room = ROOM_UNKNOWN;
+		prospects->good_for = 0;
 	}
 	return 0;
 }

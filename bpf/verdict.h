@@ -171,8 +171,9 @@
 	X(MALFORMED, PASS, MALFORMED, "malformed",                             \
 	  "a header is cut short or contradicts itself")                       \
 	X(DIVERTED, PASS, OTHER, "diverted",                                   \
-	  "NAT, a redirect or the like may take this interface's packets "     \
-	  "elsewhere: `weir status` names it")                                 \
+	  "NAT, a redirect, multicast routing, a program that chooses "        \
+	  "sockets, or the like may take the packet elsewhere: `weir status` " \
+	  "names it")                                                          \
 	X(TRANSLATED, PASS, OTHER, "translated",                               \
 	  "NAT sends its connection elsewhere, or may: it would have been "    \
 	  "discarded by its own address")                                      \
@@ -220,20 +221,20 @@ enum weir_reason { WEIR_REASONS(WEIR_REASON_ENUM) WEIR_REASON_COUNT };
 
 /* What rings (alarm.h): all but the last, which only the law hears, wake the
  * gate. X(NAME, "name as printed", "description") */
-#define WEIR_CAUSES(X)                                                       \
-	X(UDP_QUEUE, "udp-queue",                                            \
-	  "a UDP socket's receive queue was full, in this or another "       \
-	  "network namespace")                                               \
-	X(TCP_QUEUE, "tcp-queue",                                            \
-	  "a TCP listener's queue, of requests or of connections, was full") \
-	X(TCP_BACKLOG, "tcp-backlog",                                        \
-	  "a TCP connection's backlog of segments was full")                 \
-	X(SCREEN_QUEUE, "screen-queue",                                      \
-	  "the queue of a user-mode screen (NFQUEUE) was full")              \
-	X(EGRESS_QUEUE, "egress-queue",                                      \
-	  "the queue of an egress interface was full")                       \
-	X(CPU_SHARE, "cpu-share",                                            \
-	  "input wanted more of a CPU than its share or than others left")   \
+#define WEIR_CAUSES(X)                                                        \
+	X(UDP_QUEUE, "udp-queue",                                             \
+	  "a UDP socket's receive queue, or a lazy socket's ring, was full, " \
+	  "in this or another network namespace")                             \
+	X(TCP_QUEUE, "tcp-queue",                                             \
+	  "a TCP listener's queue, of requests or of connections, was full")  \
+	X(TCP_BACKLOG, "tcp-backlog",                                         \
+	  "a TCP connection's backlog of segments was full")                  \
+	X(SCREEN_QUEUE, "screen-queue",                                       \
+	  "the queue of a user-mode screen (NFQUEUE) was full")               \
+	X(EGRESS_QUEUE, "egress-queue",                                       \
+	  "the queue of an egress interface was full")                        \
+	X(CPU_SHARE, "cpu-share",                                             \
+	  "input wanted more of a CPU than its share or than others left")    \
 	X(CPU_WAIT, "cpu-wait", "input waited long for its CPU")
 
 #define WEIR_CAUSE_ENUM(name, text, description) WEIR_CAUSE_##name,
