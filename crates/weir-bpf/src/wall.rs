@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, libbpf_sys};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, libbpf_sys, num_possible_cpus};
 use rustix::io::Errno;
 use rustix::process::Pid;
 
@@ -101,8 +101,10 @@ impl Wall {
             for ring in [&mut maps.asked_first, &mut maps.asked_second] {
                 ring.set_max_entries(options.ring_bytes)?;
             }
+            // To write an entry again takes a free one first, of which each CPU keeps some (LOCAL_FREE_TARGET).
+            let spare = 128 * num_possible_cpus()? as u32;
             for table in [&mut maps.established, &mut maps.accepted, &mut maps.denied] {
-                table.set_max_entries(options.flows)?;
+                table.set_max_entries(options.flows.saturating_add(spare))?;
             }
             let constants = globals(maps.rodata_data.as_deref_mut());
             constants.fail_open = options.fail_open;
@@ -690,14 +692,7 @@ mod tests {
     fn every_accepted_flow_is_judged_again_once_and_those_that_are_not_accepted_are_forgotten() {
         const FLOWS: usize = 40_000;
         let mut wall = Wall::load(&Options { flows: 1 << 16, ..OPTIONS }).unwrap();
-        let key = |port: u16| {
-            let mut key = [0; size_of::<types::weir_wall_key>()];
-            const PORT: usize = std::mem::offset_of!(types::weir_wall_key, port_be);
-            key[PORT..PORT + 2].copy_from_slice(&port.to_be_bytes());
-            key[TCP_FLAGS] = 2;
-            (Key(key), 7)
-        };
-        let flows: Vec<_> = (0..FLOWS as u16).map(key).collect();
+        let flows: Vec<_> = (0..FLOWS as u16).map(flow).collect();
         flows.chunks(256).for_each(|flows| wall.decide(flows, true).unwrap());
         for expected in [FLOWS, FLOWS / 2, FLOWS / 2] {
             let mut seen = vec![0; FLOWS];
@@ -710,6 +705,31 @@ mod tests {
             assert!(seen.iter().all(|times| *times <= 1));
             assert_eq!(seen.into_iter().sum::<usize>(), expected);
         }
+    }
+
+    #[test]
+    fn of_a_table_that_is_full_no_flow_is_lost() {
+        const FLOWS: u32 = 1024;
+        let mut wall = Wall::load(&Options { flows: FLOWS, ..OPTIONS }).unwrap();
+        let flows: Vec<_> = (0..FLOWS as u16).map(flow).collect();
+        flows.chunks(256).for_each(|flows| wall.decide(flows, true).unwrap());
+        for _ in 0..3 {
+            let mut seen = 0;
+            let accepts = |_: &Parsed, _| {
+                seen += 1;
+                Some(7)
+            };
+            wall.judge_again(OPTIONS.idle, accepts).unwrap();
+            assert_eq!(seen, FLOWS);
+        }
+    }
+
+    fn flow(port: u16) -> (Key, usize) {
+        const PORT: usize = std::mem::offset_of!(types::weir_wall_key, port_be);
+        let mut key = [0; size_of::<types::weir_wall_key>()];
+        key[PORT..PORT + 2].copy_from_slice(&port.to_be_bytes());
+        key[TCP_FLAGS] = 2;
+        (Key(key), 7)
     }
 
     #[test]
