@@ -37,7 +37,7 @@ pub enum NotThreaded {
 impl fmt::Display for NotThreaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Chosen => "as `napi` says",
+            Self::Chosen => "softirqs poll, as `napi` says",
             Self::Resting => "until something is wrong and it takes much of a CPU",
             Self::InShadow => "the policy is shadow, which turns nothing",
             Self::SetBack => "somebody has set `threaded` to 0",

@@ -89,7 +89,8 @@ kinds! {
     SwitchConduit: "the interface's packets are those of a switch's ports", Passes(
         "protect the switch's ports instead");
     /// Another interface on top (macvlan, ipvlan, macsec) takes packets.
-    Upper: "an interface on top takes packets", Passes("protect the interface on top instead");
+    Upper: "an interface on top takes packets", Passes(
+        "protect the interface on top; what is for this interface's own address stays unprotected");
     /// Interfaces of VLANs whose tag the NIC may remove before the gate sees the frame.
     UntaggedVlan: "packets of a VLAN may look like this interface's own", Passes(
         "at tc (`--attach tc`) the gate sees the tags; in the driver after `ethtool --offload IF rxvlan off` (on a veth, \

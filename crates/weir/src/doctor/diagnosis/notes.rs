@@ -37,7 +37,9 @@ fn refused_datagrams(reading: &Reading, losses: &Losses) -> Option<String> {
     let (socket, udp) = losses.refused.first().zip(reading.udp.as_ref())?;
     let why = match losses.is_most(udp.checksum_pps) {
         true => "their checksums are wrong",
-        false => "a filter of its own or IPsec's policy refuses them",
+        false => {
+            "a filter of its own, a program of its control group (IPAddressDeny=) or IPsec's policy refuses them"
+        }
     };
     let (whose, rate) = (&socket.whose, count(socket.drop_pps));
     Some(format!("{whose} loses {rate} packets/s, but not for lack of room: {why}"))

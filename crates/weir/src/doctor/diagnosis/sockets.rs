@@ -60,7 +60,7 @@ pub(super) fn udp_memory(reading: &Reading, losses: &Losses) -> Option<Finding> 
                 Some(_) => "net.ipv4.udp_mem is not used up, so a control group's limit must be",
                 None => {
                     "the host's net.ipv4.udp_mem, which is not seen from here, or a control group's limit is used up, or \
-                     a filter of the socket's own drops them"
+                     a filter of the socket's own, or a program of its control group (IPAddressDeny=), drops them"
                 }
             };
             (
