@@ -1,39 +1,37 @@
 //! The kernel half of a user-mode screen: `bpf/wall.bpf.c`.
 
+mod flows;
+mod found;
+
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, libbpf_sys, num_possible_cpus};
-use rustix::io::Errno;
-use rustix::process::Pid;
+use libbpf_rs::{Link, MapCore, MapFlags, libbpf_sys, num_possible_cpus};
 
 use crate::abi;
 use crate::accounts::{monotonic_now, until};
 use crate::counters::Counter;
 use crate::error::{Error, Result};
 use crate::mapped::Mapped;
-use crate::object::{attach_all, globals, id_of, load};
+use crate::object::{attach_all, globals, load};
 use crate::parser::Parsed;
-use crate::programs::{Program, gates_at_tc, holders_of_both};
-use crate::record::{batches, record, records};
+use crate::record::{record, records};
 use crate::ring::Reader;
 use crate::skeleton::wall::{WallSkel, WallSkelBuilder, types};
-use crate::sys::divert;
 use crate::sys::link::Links;
 use crate::sys::netns::NetNs;
-use crate::sys::tc::{FilterId, Hook};
 use crate::tc_bpf;
 use crate::test_run;
 use crate::units::IfIndex;
 pub use crate::verdict::WallOutcome;
-
-pub(crate) const WALL: &str = "the wall";
-/// Before the filters of others: what one of them accepts, those behind it never see. "wall", in ASCII.
-const FILTER: FilterId = FilterId { chain: 0, priority: 1, handle: 0x7761_6c6c };
-/// The same where the wall came with a `clsact`, which goes with it; "WALL".
-const FILTER_AND_QDISC: FilterId = FilterId { handle: 0x5741_4c4c, ..FILTER };
+use flows::{flows_of, hand_on};
+pub(crate) use found::WALL;
+use found::{
+    FILTER, FILTER_AND_QDISC, at_tc, before_tc, clear_driver, clear_tc, program_at_tc, programs_at,
+    set_xdp,
+};
+pub use found::{Found, clear, find, in_driver};
 
 /// What a wall is to do.
 #[derive(Clone, Copy, Debug)]
@@ -57,12 +55,6 @@ const _: () = assert!(size_of::<types::weir_wall_entry>() == 16 && abi::WALL_RUL
 const _: () = assert!(abi::WALL_SECOND == 1);
 const TCP_FLAGS: usize = std::mem::offset_of!(types::weir_wall_key, tcp_flags);
 const SIDE: usize = std::mem::offset_of!(types::weir_wall_key, side);
-/// How many flows are looked at between two words that the screen lives.
-const AT_ONCE: u32 = 4096;
-
-/// Flows that were accepted: those tables, and the generation of the rules that did.
-type Flows<'a> = ([&'a dyn MapCore; 2], u32);
-
 /// A flow as the kernel half names it.
 #[derive(Clone, Copy, Debug)]
 pub struct Key([u8; size_of::<types::weir_wall_key>()]);
@@ -412,66 +404,6 @@ fn parse(bytes: &[u8]) -> Option<Asked> {
     Some(Asked { key: Key(key), parsed, ifindex: IfIndex(about.ifindex), frame })
 }
 
-/// Puts those flows into the tables that `accepts` gives a rule's number. In the order of the tables: a flow that is
-/// established meanwhile, which puts its entry as it was into the second, is found in the first.
-fn hand_on(
-    (from, of): Flows<'_>,
-    (to, generation): Flows<'_>,
-    mut alive: impl FnMut(),
-    mut accepts: impl FnMut(&Parsed, bool) -> Option<usize>,
-) -> Result<()> {
-    for (from, to) in from.into_iter().zip(to) {
-        let hand_on = |keys: &[u8], entries: &[u8]| {
-            alive();
-            let (mut kept, mut accepted) = (Vec::new(), Vec::new());
-            let keys = keys.chunks_exact(size_of::<types::weir_wall_key>());
-            for (key, entry) in keys.zip(entries.chunks_exact(size_of::<types::weir_wall_entry>()))
-            {
-                let Some(entry) =
-                    record(entry).filter(|entry: &types::weir_wall_entry| entry.generation == of)
-                else {
-                    continue;
-                };
-                let Some(rule) = headers_of(key, &entry)
-                    .and_then(|(headers, answers)| accepts(&headers, answers))
-                else {
-                    continue;
-                };
-                kept.extend(key);
-                accepted.extend(entry.used_ns.to_ne_bytes());
-                accepted.extend(generation.to_ne_bytes());
-                accepted.extend((rule as u16).to_ne_bytes());
-                accepted.extend([entry.tcp_flags, entry.state]);
-            }
-            let count = (kept.len() / size_of::<types::weir_wall_key>()) as u32;
-            if count == 0 {
-                return Ok(());
-            }
-            to.update_batch(&kept, &accepted, count, MapFlags::ANY, MapFlags::ANY)
-        };
-        batches(from, AT_ONCE, hand_on).map_err(Error::bpf("hand flows on to", WALL))?;
-    }
-    Ok(())
-}
-
-/// The headers of an accepted flow, as far as rules look at them, and whether they are those of an answer to it.
-fn headers_of(key: &[u8], entry: &types::weir_wall_entry) -> Option<(Parsed, bool)> {
-    let of: types::weir_wall_key = record(key)?;
-    let headers = Parsed {
-        family: of.family,
-        protocol: of.protocol,
-        fragment: of.fragment,
-        tcp_flags: entry.tcp_flags,
-        source_port: u16::from_be(of.source_port_be),
-        destination_port: u16::from_be(of.port_be),
-        icmp_type: of.icmp_type,
-        source: key[..16].try_into().ok()?,
-        destination: key[16..32].try_into().ok()?,
-        ..Parsed::default()
-    };
-    Some((headers, usize::from(entry.state) & abi::WALL_SECOND != of.side.into()))
-}
-
 fn total(map: &impl MapCore, number: usize) -> Result<Counter> {
     let mut total = Counter::default();
     let cpus = records(map, number as u32).map_err(Error::bpf("ask", WALL))?;
@@ -479,169 +411,6 @@ fn total(map: &impl MapCore, number: usize) -> Result<Counter> {
         total += Counter { packets, bytes };
     }
     Ok(total)
-}
-
-/// A wall that stands in front of an interface, whoever put it there.
-#[derive(Clone, Copy, Debug)]
-pub struct Found {
-    /// Its screen, if that runs and may be seen.
-    pub screen: Option<Pid>,
-    /// Whether that has said of late that it lives ([`Wall::beat`]): not if it is stopped, or gets no CPU time.
-    pub alive: bool,
-    /// [`Options::fail_open`] of it.
-    pub fail_open: bool,
-}
-
-/// The wall in front of an interface; none also if the interface is gone, and, in the driver, without `CAP_SYS_ADMIN`.
-///
-/// # Errors
-/// When the kernel does not answer.
-pub fn find(links: &Links, ifindex: IfIndex) -> Result<Option<Found>> {
-    let programs = programs_at(links, ifindex)?;
-    if programs.is_empty() {
-        return Ok(None);
-    }
-    let screen = programs.iter().find_map(|id| screen_of(*id));
-    let alive = screen.is_some() && programs.iter().any(|id| is_alive(*id));
-    Ok(Some(Found { screen, alive, fail_open: programs.into_iter().all(fails_open) }))
-}
-
-/// Those of walls in front of an interface.
-fn programs_at(links: &Links, ifindex: IfIndex) -> Result<Vec<u32>> {
-    let in_driver = match links.xdp(ifindex) {
-        Err(error) if error.errno() == Some(Errno::NODEV) => None,
-        found => found?.map(|xdp| xdp.prog_id),
-    };
-    let in_driver = in_driver.filter(|prog_id| Program::of(*prog_id).is_wall());
-    Ok([in_driver, program_at_tc(links, ifindex)?].into_iter().flatten().collect())
-}
-
-/// The flows that a wall between these sides has accepted; none of another `weir`'s whose tables have another form.
-fn flows_of(program: u32, sides: &[(IfIndex, &str); 2]) -> Option<([MapHandle; 2], u32)> {
-    const AT: usize = std::mem::offset_of!(types::bss, generation);
-    for (number, (ifindex, _)) in (0..).zip(sides) {
-        let side: types::weir_wall_side = record(&value(program, "sides", number)?)?;
-        if side.ifindex != ifindex.0 {
-            return None;
-        }
-    }
-    let variables = value(program, ".bss", 0).filter(|it| it.len() == size_of::<types::bss>())?;
-    let generation: u32 = record(&variables[AT..])?;
-    let tables = [map_of(program, "accepted")?, map_of(program, "established")?];
-    let has_form = |table: &MapHandle| {
-        let sizes = [size_of::<types::weir_wall_key>(), size_of::<types::weir_wall_entry>()];
-        [table.key_size(), table.value_size()].map(|size| size as usize) == sizes
-    };
-    tables.iter().all(has_form).then_some((tables, generation))
-}
-
-/// Who has loaded it: others may hold the program, too, to watch it, but no ring of its.
-fn screen_of(program: u32) -> Option<Pid> {
-    // Not held here any more when the processes are looked at.
-    let ring = map_of(program, "asked_first").and_then(|map| id_of(&map, WALL).ok())?;
-    holders_of_both(program, ring).into_iter().next()
-}
-
-/// A wall's map whose name ends so.
-fn map_of(program: u32, name: &str) -> Option<MapHandle> {
-    let options = ProgInfoQueryOptions::default().include_map_ids(true);
-    let info = ProgInfoIter::with_query_opts(options).find(|info| info.id == program)?;
-    let mut maps = info.map_ids.into_iter().filter_map(|id| MapHandle::from_map_id(id).ok());
-    maps.find(|map| map.name().to_string_lossy().ends_with(name))
-}
-
-/// By its read-only data, as far as the kernel tells.
-fn fails_open(program: u32) -> bool {
-    const AT: usize = std::mem::offset_of!(types::rodata, fail_open);
-    value(program, ".rodata", 0).is_some_and(|data| data.get(AT) == Some(&1))
-}
-
-/// By the same time as the kernel half.
-fn is_alive(program: u32) -> bool {
-    const AT: usize = std::mem::offset_of!(types::bss, alive_until_ns);
-    let until = value(program, ".bss", 0).and_then(|data| record::<u64>(data.get(AT..)?));
-    until.is_some_and(|until| monotonic_now().0 <= until)
-}
-
-/// An entry of an array of its.
-fn value(program: u32, name: &str, number: u32) -> Option<Vec<u8>> {
-    map_of(program, name)?.lookup(&number.to_ne_bytes(), MapFlags::ANY).ok().flatten()
-}
-
-/// Takes a wall away that stands in front of an interface, whoever put it there; whether there was one.
-///
-/// # Errors
-/// The kernel's refusal.
-pub fn clear(ifindex: IfIndex, ifname: &str) -> Result<bool> {
-    Ok(clear_driver(ifindex, ifname)? | clear_tc(ifindex, ifname)?)
-}
-
-fn clear_driver(ifindex: IfIndex, ifname: &str) -> Result<bool> {
-    let found = in_driver(ifindex)? == Some(true);
-    if found {
-        set_xdp(-1, ifindex).map_err(|source| not_cleared(ifname, source))?;
-    }
-    Ok(found)
-}
-
-fn clear_tc(ifindex: IfIndex, ifname: &str) -> Result<bool> {
-    let links = Links::open()?;
-    let Some(filter) = at_tc(&links, ifindex)? else { return Ok(false) };
-    filter.detach(ifindex).map_err(|source| not_cleared(ifname, source))?;
-    if filter == FILTER_AND_QDISC && !links.has_filters(ifindex)? {
-        tc_bpf::destroy_hook(ifindex).map_err(|source| not_cleared(ifname, source))?;
-    }
-    Ok(true)
-}
-
-fn not_cleared(ifname: &str, source: io::Error) -> Error {
-    Error::system("take the wall away from", ifname, source)
-}
-
-/// Whether the XDP program of an interface is a wall; none if there is none.
-///
-/// # Errors
-/// When the kernel does not answer.
-pub fn in_driver(ifindex: IfIndex) -> Result<Option<bool>> {
-    let attached = Links::open()?.xdp(ifindex)?;
-    Ok(attached.map(|xdp| Program::of(xdp.prog_id).is_wall()))
-}
-
-/// By netlink, so that it stays; -1 takes it away.
-#[allow(unsafe_code)]
-fn set_xdp(program: i32, ifindex: IfIndex) -> io::Result<()> {
-    let flags = libbpf_sys::XDP_FLAGS_DRV_MODE;
-    // SAFETY: without options the pointer may be null.
-    tc_bpf::result(unsafe {
-        libbpf_sys::bpf_xdp_attach(ifindex.0.cast_signed(), program, flags, std::ptr::null())
-    })
-}
-
-/// A wall's filter, if there is one: libbpf complains on standard error of one that it does not find.
-fn at_tc(links: &Links, ifindex: IfIndex) -> Result<Option<FilterId>> {
-    let filters = links.filters(ifindex, Hook::Ingress)?;
-    Ok(filters.into_iter().find(|id| [FILTER, FILTER_AND_QDISC].contains(id)))
-}
-
-/// The number of its program.
-fn program_at_tc(links: &Links, ifindex: IfIndex) -> Result<Option<u32>> {
-    at_tc(links, ifindex)?.map_or(Ok(None), |filter| filter.program(ifindex))
-}
-
-/// What sees packets at tc before a wall does: tcx runs before every filter, and of filters with one preference the newest
-/// may be the first. A gate hands on what it does not discard.
-fn before_tc(links: &Links, ifindex: IfIndex) -> Result<Option<String>> {
-    let any = divert::programs::tcx(ifindex, &[]);
-    if let Some(found) = any.and_then(|_| divert::programs::tcx(ifindex, &gates_at_tc())) {
-        return Ok(Some(found.detail));
-    }
-    let comes_before = |id: &FilterId| {
-        id.chain == FILTER.chain
-            && id.priority <= FILTER.priority
-            && ![FILTER, FILTER_AND_QDISC].contains(id)
-    };
-    let found = links.filters(ifindex, Hook::Ingress)?.into_iter().find(comes_before);
-    Ok(found.map(|id| format!("a tc filter with preference {}", id.priority)))
 }
 
 #[cfg(test)]

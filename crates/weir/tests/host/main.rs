@@ -25,6 +25,7 @@ mod lazy;
 mod lazy_calls;
 mod lazy_clients;
 mod lazy_order;
+mod lazy_ordinary;
 mod lazy_rules;
 mod lazy_script;
 mod lifecycle;
