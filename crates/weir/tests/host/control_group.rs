@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use crate::common::*;
 use rustix::process::Signal;
-use serde_json::Value;
 use weir_bpf::sys::stat::Stat;
 
 /// What `docs` promise for a daemon that is stopped or killed.
@@ -109,34 +108,4 @@ fn a_start_in_a_group_of_few_threads_protects_or_ends() {
         assert!(!messages.is_empty(), "{count} threads: {status}");
         wait_until("everything is put back", || network.is_untouched());
     }
-}
-
-#[test]
-fn a_daemon_without_its_governor_says_so_and_why() {
-    let network = Network::new();
-    let group = Group::with("pids.max", "ungoverned");
-    let lacks = |count: &u32| {
-        group.write("pids.max", &count.to_string());
-        let daemon = Daemon::spawn_in(&group.0, &network, &[]);
-        assert!(daemon.has_begun(), "with {count} threads");
-        let mut status = Value::Null;
-        wait_until("its status is published, or it has ended", || {
-            status = network.status()["interfaces"][0].clone();
-            status.is_null() || status["attach"].is_string()
-        });
-        let why = status["no_governor"].as_str().unwrap_or_default().to_owned();
-        let check = network.check();
-        daemon.signal(Signal::TERM);
-        let (_, messages) = daemon.end();
-        wait_until("everything is put back", || network.is_untouched());
-        if !why.is_empty() {
-            assert!(why.contains("pids.max"), "{why}");
-            assert!(check.starts_with("degraded: near: no governor: cannot start a"), "{check}");
-            assert!(messages.contains("1 NAPI thread(s), weight left alone"), "{messages}");
-            assert!(!messages.contains("governed"), "{messages}");
-        }
-        !why.is_empty()
-    };
-    // There may be none: a thread that has ended may count a moment longer, and then the start ends.
-    println!("without: {}", (3..=9).filter(lacks).count());
 }

@@ -289,22 +289,44 @@ fn without_proc_it_is_said_how_to_have_it() {
     }
 }
 
-/// As `RestrictRealtime=` of a service does it.
-#[test]
-fn a_kernel_that_refuses_real_time_priority_is_told_of() {
-    let network = Network::new();
+/// Weir to which the kernel refuses this system call, by its numbers on x86-64 and on arm64, as a service's sandbox may.
+fn refused(call: [u32; 2]) -> Command {
     const SCRIPT: &str = "import ctypes, os, struct, sys
-nr = {'x86_64': 144, 'aarch64': 119}[os.uname().machine]
+nr = int(sys.argv[1 + ['x86_64', 'aarch64'].index(os.uname().machine)])
 code = (0x20, 0, 0, 0, 0x15, 0, 1, nr, 6, 0, 0, 0x50001, 6, 0, 0, 0x7fff0000)
 code = ctypes.create_string_buffer(struct.pack('HBBI' * 4, *code))
 filter = ctypes.create_string_buffer(struct.pack('HQ', 4, ctypes.addressof(code)))
 assert ctypes.CDLL(None).prctl(22, 2, filter) == 0
-os.execv(sys.argv[1], sys.argv[1:])";
+os.execv(sys.argv[3], sys.argv[3:])";
     let mut command = Command::new("python3");
-    command.args(["-c", SCRIPT, WEIR]);
-    let daemon = Daemon::start_by(command, &network, &[]);
+    command.args(["-c", SCRIPT]).args(call.map(|number| number.to_string())).arg(WEIR);
+    command
+}
+
+/// As `RestrictRealtime=` of a service does it.
+#[test]
+fn a_kernel_that_refuses_real_time_priority_is_told_of() {
+    const SCHED_SETSCHEDULER: [u32; 2] = [144, 119];
+    let network = Network::new();
+    let daemon = Daemon::start_by(refused(SCHED_SETSCHEDULER), &network, &[]);
     let notes = network.interface_status()["notes"].to_string();
     assert!(notes.contains("cpu.rt_runtime_us") && notes.contains("CAP_SYS_NICE"), "{notes}");
     let messages = daemon.interrupt();
     assert_eq!(messages.matches("cpu.rt_runtime_us").count(), 1, "{messages}");
+}
+
+#[test]
+fn a_daemon_whose_governor_cannot_start_says_so_and_why() {
+    /// What wakes the governor.
+    const EVENTFD2: [u32; 2] = [290, 19];
+    let network = Network::new();
+    let daemon = Daemon::start_by(refused(EVENTFD2), &network, &[]);
+    let status = network.interface_status();
+    assert!(status["no_governor"].is_string(), "{status}");
+    let check = network.check();
+    assert!(check.starts_with("degraded: near: no governor: cannot "), "{check}");
+    let messages = daemon.interrupt();
+    assert!(messages.contains("1 NAPI thread(s), weight left alone"), "{messages}");
+    assert!(!messages.contains("governed"), "{messages}");
+    network.assert_untouched();
 }
