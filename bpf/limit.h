@@ -129,7 +129,9 @@ static __always_inline bool is_past_its_part(__u32 reason)
 {
 	struct weir_softirq *softirq;
 
-	if (!interface.limited || bound_of_reason(reason) != WEIR_BOUND_NOTHING)
+	if (!interface.limited ||
+	    bound_of_reason(reason) != WEIR_BOUND_NOTHING ||
+	    verdict_of_reason(reason) != WEIR_VERDICT_PASS)
 		return false;
 	softirq = this_softirq();
 	/* Past it, this one has passed already as of the class above. */
@@ -137,7 +139,7 @@ static __always_inline bool is_past_its_part(__u32 reason)
 	    is_over_limit(softirq))
 		return false;
 	softirq->unmarked++;
-	return verdict_of_reason(reason) == WEIR_VERDICT_PASS;
+	return true;
 }
 
 /* They have, and is the packet one that pays for it? */
