@@ -128,7 +128,7 @@ fn plan(request: Attach, bare: bool, driver: Option<&str>) -> (&'static [AttachM
                 // link goes down for a while.
                 (None, Some(driver)) => format!(
                     "auto: native XDP's cost to other traffic is not measured on driver {driver}; \
-                     `--attach native` discards at less cost"
+                     `--attach native`, if that has it, discards at less cost"
                 ),
                 (None, None) => "auto: no driver that could run XDP".into(),
             };

@@ -295,6 +295,19 @@ fn threads_poll_at_rest_where_it_is_said_how_they_run() {
     }
 }
 
+/// What is to be done about it is not to wait for the flood.
+#[test]
+fn what_refuses_threads_is_said_before_they_are_needed() {
+    let network = Network::new();
+    let not_threaded = || network.interface_status()["not_threaded"].to_string();
+    let daemon = Daemon::start_sleepy(&network, &["--napi", "auto", "--attach", "tc"]);
+    assert!(not_threaded().contains("`ethtool -K near gro on`"), "{}", not_threaded());
+    sh(&network, "ethtool -K near gro on");
+    wait_until("nothing refuses them", || not_threaded().contains("until something is wrong"));
+    assert_eq!(network.threaded(), "0");
+    daemon.interrupt();
+}
+
 #[test]
 fn threads_poll_as_long_as_they_are_needed() {
     let network = Network::ipv4_only();

@@ -91,10 +91,12 @@ impl Protected {
         self.threaded = turned?;
         match wanted {
             Napi::Softirq => Ok(Some(NotThreaded::Chosen)),
-            Napi::Auto if !self.is_threaded() => {
-                let on = self.settings.policy == Policy::On;
-                Ok(Some(if on { NotThreaded::Resting } else { NotThreaded::Chosen }))
+            Napi::Auto if !self.is_threaded() && self.settings.policy == Policy::On => {
+                let refused = self.set_again().err().map(|error| self.refusal(&error));
+                self.polled.switched = refused.is_none();
+                Ok(Some(refused.unwrap_or(NotThreaded::Resting)))
             }
+            Napi::Auto if !self.is_threaded() => Ok(Some(NotThreaded::Chosen)),
             Napi::Threads | Napi::Auto => {
                 let appeared = self.threads.appear(&self.claim.journal, self.claim.ifindex);
                 self.unless_refused(appeared, true)
@@ -125,11 +127,11 @@ impl Protected {
     }
 
     fn is_threaded(&self) -> bool {
-        threading::read(&self.host, &self.interface()).is_ok_and(|now| now != "0")
+        self.read_threaded().is_ok_and(|now| now != "0")
     }
 
     fn turn(&self, wanted: Napi) -> Result<Option<TurnedKnob>> {
-        let old = threading::read(&self.host, &self.claim.interface())?;
+        let old = self.read_threaded()?;
         let new = match wanted {
             Napi::Threads | Napi::Auto if old == "0" && !task::sees_kernel_threads() => {
                 // Threads that nobody can weigh are no better than softirqs.
@@ -155,21 +157,27 @@ impl Protected {
         self.host.links.info(self.claim.ifindex).is_ok_and(|link| link.up)
     }
 
+    fn read_threaded(&self) -> Result<String> {
+        threading::read(&self.host, &self.claim.interface())
+    }
+
+    /// Sets `threaded` to what it is: that is refused, too, where there is no NAPI (`modify_napi_threaded()`).
+    fn set_again(&self) -> Result<()> {
+        let now = self.read_threaded()?;
+        if now == "0" && self.has_threaded()? {
+            return Ok(());
+        }
+        Ok(self.host.sysfs.write(&self.claim.interface(), THREADED, &now)?)
+    }
+
     /// Lets softirqs poll where threads do that cannot be governed; why.
     fn go_without_threads(&mut self, why: NotThreaded) -> NotThreaded {
         self.threads.put_back();
-        let interface = self.claim.interface();
-        let read = || threading::read(&self.host, &interface);
-        // What it is already is refused, too, where there is no NAPI (`modify_napi_threaded()`).
-        let again = || match self.has_threaded()? {
-            true if read()? == "0" => Ok(()),
-            _ => Ok(self.host.sysfs.write(&interface, THREADED, &read()?)?),
-        };
-        if let Err(error) = again() {
+        if let Err(error) = self.set_again() {
             return self.refusal(&error);
         }
         self.threaded = None;
-        let old = read().ok().filter(|old| old != "0");
+        let old = self.read_threaded().ok().filter(|old| old != "0");
         let knob = old.map(|old| Knob::Threaded { old, new: "0".into() });
         self.threaded = knob.and_then(|knob| self.claim.journal.turn(knob).ok());
         why
@@ -187,7 +195,7 @@ impl Protected {
     /// Follows which threads there are, and whether they poll as far as `threaded` says it: of that the kernel does not
     /// tell.
     pub(super) fn look_for_threads(&mut self) -> Result<()> {
-        let threaded = threading::read(&self.host, &self.interface())? != "0";
+        let threaded = self.read_threaded()? != "0";
         let looked = if threaded {
             self.threads.refresh(&self.claim.journal, self.claim.ifindex)
         } else {
