@@ -12,13 +12,29 @@ const CALLS: &[&str] = &[
     "fcntl64", "ioctl", "setsockopt", "syscall",
 ];
 
+fn library(name: &str) -> PathBuf {
+    std::env::current_exe().unwrap().with_file_name(name)
+}
+
 #[test]
 fn all_calls_are_there() {
-    let library: PathBuf = std::env::current_exe().unwrap().with_file_name("libweir_preload.so");
+    let library = library("libweir_preload.so");
     let output = Command::new("nm").args(["-D", "--defined-only"]).arg(&library).output().unwrap();
     let symbols = String::from_utf8(output.stdout).unwrap();
     let names: Vec<&str> = symbols.lines().filter_map(|line| line.split(' ').next_back()).collect();
     for call in CALLS {
         assert!(names.contains(call), "{call} is not in {}", library.display());
     }
+}
+
+/// What it is made of has one.
+#[test]
+fn it_has_no_name_for_the_linker() {
+    let names = ["libweir_preload.so", "libweir_socket.so"].map(|name| {
+        let output = Command::new("objdump").arg("-p").arg(library(name)).output().unwrap();
+        let headers = String::from_utf8(output.stdout).unwrap();
+        let name = headers.lines().find_map(|line| line.trim().strip_prefix("SONAME"));
+        name.map(|name| name.trim().to_owned())
+    });
+    assert_eq!(names, [None, Some("libweir_socket.so.0".to_owned())]);
 }
