@@ -3,13 +3,14 @@
 use std::ffi::c_int;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::net::{AddressFamily, SocketType, ipproto, sockopt};
 use weir_socket::message::borrow;
 use weir_socket::protocol::RING_BYTES_MAX;
 use weir_socket::{Channel, DEFAULT_RING_BYTES};
 
+use crate::say::{say, say_once};
 use crate::slots::{self, Lazy};
 
 /// Ports whose sockets may become lazy, such as `53,8125`; if it is not set, all below those of clients.
@@ -105,16 +106,4 @@ fn is_wanted(port: u16) -> bool {
 /// A resolver binds to another port at random for each query that it sends, and gets one answer there.
 fn client_ports_from() -> Option<u16> {
     std::fs::read_to_string(CLIENT_PORTS).ok()?.split_whitespace().next()?.parse().ok()
-}
-
-/// A program may have a thousand sockets.
-pub(crate) fn say_once(what: &str) {
-    static SAID: AtomicBool = AtomicBool::new(false);
-    if !SAID.swap(true, Ordering::Relaxed) {
-        say(what);
-    }
-}
-
-fn say(what: &str) {
-    let _ = rustix::io::write(borrow(2), format!("weir: {what}\n").as_bytes());
 }

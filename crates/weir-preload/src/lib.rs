@@ -14,6 +14,7 @@ mod direct;
 mod fortify;
 mod next;
 mod past;
+mod say;
 mod slots;
 mod wait;
 

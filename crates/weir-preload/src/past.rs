@@ -5,8 +5,8 @@ use std::ffi::{CStr, c_char, c_int, c_uint};
 
 use libc::{FILE, iovec, mmsghdr, msghdr, off64_t, ssize_t};
 
-use crate::attach::say_once;
 use crate::next::next;
+use crate::say::say_once;
 use crate::{readv, slots};
 
 fn give_up(fd: c_int, why: &str) {

@@ -5,8 +5,8 @@ use std::os::fd::AsRawFd;
 
 use libc::{epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 
-use crate::attach::say_once;
 use crate::next::next;
+use crate::say::say_once;
 use crate::slots;
 
 const READABLE: i16 = libc::POLLIN | libc::POLLRDNORM;

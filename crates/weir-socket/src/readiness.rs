@@ -1,9 +1,8 @@
 //! [`AsyncLazyUdpSocket`], for tokio.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::ops::Deref;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -11,18 +10,8 @@ use tokio::io::unix::AsyncFd;
 use crate::datagram::Datagram;
 use crate::socket::LazyUdpSocket;
 
-/// What is polled for the socket.
-#[derive(Debug)]
-struct Polled(LazyUdpSocket);
-
-impl AsRawFd for Polled {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_fd().as_raw_fd()
-    }
-}
-
-/// A [`LazyUdpSocket`] that tokio's tasks wait for. To send, and for all else, it is the kernel's socket, which does
-/// not block now: `send_to` on it may fail with `WouldBlock`.
+/// A [`LazyUdpSocket`] that tokio's tasks wait for. For all else than its own calls, it is the kernel's socket, which
+/// does not block now.
 ///
 /// ```no_run
 /// # async fn serve() -> std::io::Result<()> {
@@ -35,7 +24,7 @@ impl AsRawFd for Polled {
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct AsyncLazyUdpSocket(AsyncFd<Polled>);
+pub struct AsyncLazyUdpSocket(AsyncFd<LazyUdpSocket>);
 
 impl AsyncLazyUdpSocket {
     /// Gives a socket to the current runtime.
@@ -49,7 +38,7 @@ impl AsyncLazyUdpSocket {
     pub fn new(socket: LazyUdpSocket) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         // SAFETY: the socket has the descriptor as long as it lives, and it is not to be had by `&mut`.
-        let polled = unsafe { AsyncFd::register_with_interest(Polled(socket), Interest::READABLE) };
+        let polled = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) };
         Ok(Self(polled?))
     }
 
@@ -67,13 +56,36 @@ impl AsyncLazyUdpSocket {
         self.when_ready(|socket| socket.recv_batch(most, &mut each)).await
     }
 
+    /// As [`UdpSocket::send_to`].
+    pub async fn send_to(&self, payload: &[u8], to: SocketAddr) -> io::Result<usize> {
+        self.when_writable(|socket| socket.send_to(payload, to)).await
+    }
+
+    /// As [`UdpSocket::send`].
+    pub async fn send(&self, payload: &[u8]) -> io::Result<usize> {
+        self.when_writable(|socket| socket.send(payload)).await
+    }
+
+    async fn when_writable(
+        &self,
+        send: impl Fn(&UdpSocket) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        match send(self) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            done => return done,
+        }
+        // Seldom. The socket's own descriptor may be what is polled to receive.
+        let socket = tokio::net::UdpSocket::from_std(self.try_clone()?)?;
+        socket.async_io(Interest::WRITABLE, || send(self)).await
+    }
+
     async fn when_ready<T>(
         &self,
         mut receive: impl FnMut(&LazyUdpSocket) -> io::Result<T>,
     ) -> io::Result<T> {
         loop {
             let mut ready = self.0.readable().await?;
-            if let Ok(received) = ready.try_io(|polled| receive(&polled.get_ref().0)) {
+            if let Ok(received) = ready.try_io(|polled| receive(polled.get_ref())) {
                 return received;
             }
         }
@@ -84,6 +96,6 @@ impl Deref for AsyncLazyUdpSocket {
     type Target = LazyUdpSocket;
 
     fn deref(&self) -> &LazyUdpSocket {
-        &self.0.get_ref().0
+        self.0.get_ref()
     }
 }

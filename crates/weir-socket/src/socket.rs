@@ -3,9 +3,9 @@
 use std::io;
 use std::net::{SocketAddr, SocketAddrV6, ToSocketAddrs, UdpSocket};
 use std::ops::Deref;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
-use rustix::net::{RecvFlags, recvfrom};
+use rustix::net::SocketAddrAny;
 
 use crate::attach::Ordinary;
 use crate::channel::Channel;
@@ -117,22 +117,34 @@ impl LazyUdpSocket {
         )
     }
 
+    /// By the C library's call: the preload library, if it is there, has made the socket lazy before this could, and
+    /// stands in for that.
+    #[allow(unsafe_code)]
     fn read_kernel(
         &self,
         buffer: &mut [u8],
         peek: bool,
         may_block: bool,
     ) -> io::Result<(usize, Option<SocketAddr>)> {
-        let mut flags = RecvFlags::empty();
-        flags.set(RecvFlags::PEEK, peek);
-        flags.set(RecvFlags::DONTWAIT, !may_block);
-        let (length, _, from) = recvfrom(&self.socket, &mut *buffer, flags)?;
-        Ok((length, from.and_then(|from| SocketAddr::try_from(from).ok())))
+        const SIZE: libc::socklen_t = size_of::<libc::sockaddr_storage>() as _;
+        let flags =
+            if peek { libc::MSG_PEEK } else { 0 } | if may_block { 0 } else { libc::MSG_DONTWAIT };
+        // SAFETY: zeros are an address of no family.
+        let mut from: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+        let (mut size, from) = (SIZE, (&raw mut from).cast());
+        let (fd, at) = (self.socket.as_raw_fd(), buffer.as_mut_ptr().cast());
+        // SAFETY: the kernel writes no more to either than there is.
+        let received = unsafe { libc::recvfrom(fd, at, buffer.len(), flags, from, &raw mut size) };
+        let length = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
+        // SAFETY: what the kernel has written, and zeros; so zeros if the socket is shut down.
+        let from = unsafe { SocketAddrAny::read(from.cast(), SIZE) };
+        Ok((length, SocketAddr::try_from(from).ok()))
     }
 
     /// Calls `each` with what waits, at most `most` datagrams at once; waits for the first as
     /// [`recv_from`](LazyUdpSocket::recv_from) does. How many there were; 0 if it is shut down. Other receivers of this
-    /// socket wait meanwhile; to `each` itself, a receive says `WouldBlock`.
+    /// socket wait meanwhile; to `each` itself, a receive says `WouldBlock`. Those of the kernel's socket, and so all of
+    /// an ordinary one, have no [`Arrival`](crate::Arrival).
     ///
     /// # Errors
     /// As [`UdpSocket::recv_from`].
@@ -183,10 +195,17 @@ impl LazyUdpSocket {
 
 /// A descriptor that is readable while a receive call would not block, for poll(2), epoll(7) and the like; not
 /// edge-triggered. To read from it has no use. What is to be sent by, or set, is the kernel's socket, which
-/// `LazyUdpSocket` dereferences to.
+/// `LazyUdpSocket` dereferences to: `(*socket).as_fd()`.
 impl AsFd for LazyUdpSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.channel.as_ref().map_or(self.socket.as_fd(), Channel::ready_fd)
+    }
+}
+
+/// As [`as_fd`](LazyUdpSocket::as_fd): to be polled. The kernel's socket is `(*socket).as_raw_fd()`.
+impl AsRawFd for LazyUdpSocket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
     }
 }
 

@@ -74,7 +74,7 @@ pub fn artifact(name: &str) -> String {
     let path = std::env::current_exe().unwrap().with_file_name(name);
     assert!(
         path.exists(),
-        "{} is missing: `cargo test -p weir-preload --no-run` makes it",
+        "{} is missing: `cargo test -p weir-preload -p weir-socket --no-run` makes it",
         path.display()
     );
     path.to_str().unwrap().to_owned()

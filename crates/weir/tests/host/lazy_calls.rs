@@ -1,6 +1,7 @@
 //! Lazy sockets: several readers at once, and calls that answer as those of an ordinary socket do.
 
 use std::io::{BufRead, BufReader, ErrorKind};
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::mpsc::channel;
 
 use crate::common::lazy::*;
@@ -135,6 +136,14 @@ fn the_crates_receive_returns_when_the_socket_is_shut_down() {
         assert_eq!(socket.recv_batch(9, |_| panic!("nothing was sent")).unwrap(), 0);
         assert_eq!(socket.recv_from(&mut [0; 9]).unwrap_err().kind(), ErrorKind::InvalidInput);
     }
+}
+
+/// Also by its number: it is what tells of the ring.
+#[test]
+fn the_crates_socket_is_polled_by_either_of_its_descriptors() {
+    let (_network, _daemon, lazy, _sender) = with_lazy_socket();
+    assert_eq!(lazy.as_raw_fd(), lazy.as_fd().as_raw_fd());
+    assert_ne!(lazy.as_raw_fd(), (*lazy).as_raw_fd());
 }
 
 #[test]

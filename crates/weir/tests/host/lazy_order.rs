@@ -94,6 +94,35 @@ fn tokio_waits_for_both() {
     });
 }
 
+/// Datagrams to a neighbour that does not answer yet fill the socket's buffer.
+#[test]
+fn tokio_waits_to_send() {
+    let network = Network::ipv4_only();
+    for address in [LAZY, "198.18.0.1:9996"] {
+        // The second is lazy.
+        let _daemon = (address != LAZY).then(|| Daemon::start(&network, &["--lazy"]));
+        let socket = lazy_socket(&network, address);
+        assert_eq!(socket.ordinary().is_none(), address != LAZY);
+        sockopt::set_socket_send_buffer_size(&*socket, 4096).unwrap();
+        let silent = "198.18.0.77:9".parse().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let socket = AsyncLazyUdpSocket::new(socket).unwrap();
+            while UdpSocket::send_to(&socket, &[0; 1000], silent).is_ok() {}
+            let (sent, ()) =
+                tokio::join!(timeout(PATIENCE, socket.send_to(&[0; 1000], silent)), async {
+                    // The sender is polled first, and waits.
+                    run_in(
+                        &network.near,
+                        "ip neigh replace 198.18.0.77 lladdr 02:00:00:00:00:77 dev near",
+                    );
+                });
+            assert_eq!(sent.unwrap().unwrap(), 1000);
+        });
+        run_in(&network.near, "ip neigh del 198.18.0.77 dev near");
+    }
+}
+
 /// What was on the ring when weir was killed is read, then what the kernel has received since: nothing is lost,
 /// nothing comes twice, and nothing is overtaken.
 #[test]

@@ -26,6 +26,7 @@ mod lazy_calls;
 mod lazy_clients;
 mod lazy_order;
 mod lazy_ordinary;
+mod lazy_preload;
 mod lazy_rules;
 mod lazy_script;
 mod lifecycle;
