@@ -6,8 +6,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use weir_bpf::sync::lock;
+use weir_bpf::sys::napi;
+use weir_bpf::sys::sched::{self, SchedPolicy};
 use weir_bpf::sys::sysfs::Attribute;
-use weir_bpf::sys::{napi, sched};
 use weir_bpf::units::Nice;
 use weir_policy::Nanos;
 use weir_policy::governor::POLL_INTERVALS;
@@ -168,7 +169,8 @@ impl Deferral {
         let heard = Arc::clone(&wishes);
         let set = move || {
             // The daemon's own is less, which may mean to wait for long.
-            let _ = sched::set_nice(rustix::thread::gettid(), Nice(0));
+            let own = rustix::thread::gettid();
+            let _ = sched::set_weight(own, SchedPolicy::Normal, Nice(0), None);
             while let Some(interval) = heard.next() {
                 // It fails for an interface that is gone.
                 let _ = attributes.set(interval);

@@ -20,7 +20,7 @@ use rustix::io::{Errno, ioctl_fionbio};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
-use weir_bpf::sys::sched;
+use weir_bpf::sys::sched::{self, SchedPolicy};
 use weir_bpf::units::Nice;
 
 use crate::cgroup;
@@ -137,7 +137,7 @@ pub fn run(parent: i32, keys: &[Key]) -> Result<()> {
     cgroup::leave();
     // A daemon that watches has little weight (see `daemon`); restoring is not to wait for the flood. Nor may it be
     // real-time: whoever writes these attributes may spin (see `Deferral`).
-    let _ = sched::set_nice(rustix::thread::gettid(), Nice(0));
+    let _ = sched::set_weight(rustix::thread::gettid(), SchedPolicy::Normal, Nice(0), None);
     let daemon = watch_parent(parent)?;
     // All that can fail is opened now, while the daemon can still be told.
     let host = Host::open()?;

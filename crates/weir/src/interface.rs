@@ -395,6 +395,7 @@ impl Protected {
             stalled: false,
             pid: i32::try_from(std::process::id()).unwrap_or(i32::MAX),
             guardian_pid,
+            guardian_is_stopped: false,
             interface: self.interface(),
             ifindex: self.claim.ifindex,
             netns: self.host.netns,

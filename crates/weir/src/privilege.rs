@@ -2,6 +2,7 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use weir_bpf::sys::caps::{self, Capability, CapabilitySet};
+use weir_bpf::sys::sched::{self, SchedPolicy};
 
 use crate::error::{Error, Result};
 
@@ -52,8 +53,11 @@ const KEPT: CapabilitySet = CapabilitySet::NET_ADMIN
 
 /// Gives up what a daemon does not need, before it starts threads and its guardian: they inherit what is left. What it
 /// needs is descriptors, some 50 for each interface: as many as the hard limit allows, since the usual soft one is for
-/// users of select(2).
+/// users of select(2). And it needs turns when others have theirs: neither before its own real-time threads nor after all.
 pub fn confine() -> Result<()> {
+    let own = rustix::thread::gettid();
+    let _ =
+        sched::nice(own).and_then(|nice| sched::set_weight(own, SchedPolicy::Normal, nice, None));
     let maximum = getrlimit(Resource::Nofile).maximum;
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     Ok(caps::confine(KEPT)?)

@@ -135,6 +135,11 @@ fn shortcoming(status: &InterfaceStatus) -> Option<String> {
     if status.starts() {
         return Some("its daemon does not protect it yet".into());
     }
+    if let Some(pid) = status.guardian_pid.filter(|_| status.guardian_is_stopped) {
+        return Some(format!(
+            "its guardian is stopped, and would not restore what a killed daemon leaves: `sudo kill -CONT {pid}`"
+        ));
+    }
     if status.policy != Policy::On {
         return Some("its policy discards nothing".into());
     }

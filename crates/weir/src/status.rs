@@ -12,6 +12,7 @@ use weir_bpf::gate::Policy;
 use weir_bpf::prune::Retired;
 use weir_bpf::sys::divert::{Diversion, DiversionKind, Ports};
 use weir_bpf::sys::netns::NetNs;
+use weir_bpf::sys::stat::Stat;
 use weir_bpf::units::{IfIndex, Nice};
 use weir_bpf::verdict::{Reason, Verdict};
 use weir_policy::{Prefer, Share};
@@ -72,6 +73,9 @@ pub struct InterfaceStatus {
     pub pid: i32,
     /// Its guardian; `null` if there is none now, or none that has a number here.
     pub guardian_pid: Option<i32>,
+    /// Whether that is stopped, and so would put nothing back. Found out by the reader.
+    #[serde(skip)]
+    pub guardian_is_stopped: bool,
     /// The interface's name.
     pub interface: String,
     /// The interface's number; 0 if its daemon has not protected it yet.
@@ -430,6 +434,8 @@ impl InterfaceStatus {
         }
         // By the numbers of another PID namespace.
         status.guardian_pid = status.guardian_pid.filter(|_| holder == Some(status.pid));
+        let guardian = status.guardian_pid.and_then(Stat::of);
+        status.guardian_is_stopped = guardian.is_some_and(|guardian| guardian.is_stopped());
         (status.running, status.pid) = (holder.is_some(), holder.unwrap_or(status.pid));
         status.silent_for = age.filter(|age| status.running && *age >= SILENT);
         status.stalled = status.silent_for.is_some() && dir.has_room_for(text.len());

@@ -6,7 +6,8 @@ use crate::common::*;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use weir_bpf::sys::netns::cookie;
-use weir_bpf::sys::sched;
+use weir_bpf::sys::sched::{self, SchedPolicy};
+use weir_bpf::sys::stat::{Stat, threads};
 use weir_bpf::units::Nice;
 
 /// What `docs` promise for `kill -9`.
@@ -89,6 +90,53 @@ fn a_killed_guardian_is_replaced_and_its_successor_does_the_same() {
     wait_until("there is another guardian", is_replaced);
     daemon.kill();
     assert!(wait(PROMISED, || network.is_untouched()), "not restored: {:?}", network.files());
+}
+
+#[test]
+fn a_guardian_that_is_stopped_is_told_of() {
+    let (network, daemon) = protected(&[]);
+    let guardian = guardian(&network);
+    let check = || network.weir(&["status", "--check"]);
+    assert_eq!(success(&check()), "protected: near\n");
+    kill_process(guardian, Signal::STOP).unwrap();
+    wait_until("it is stopped", || check().status.code() == Some(1));
+    let said = String::from_utf8(check().stdout).unwrap();
+    assert!(said.contains("its guardian is stopped") && said.contains("kill -CONT"), "{said}");
+    kill_process(guardian, Signal::CONT).unwrap();
+    wait_until("it goes on", || check().status.success());
+    network.assert_left_untouched_by(daemon);
+}
+
+/// Real-time, the others would spin before whom they wait for; idle, the guardian would wait for all.
+#[test]
+fn whatever_policy_weir_is_started_with_its_threads_and_its_guardian_have_their_own() {
+    let network = Network::new();
+    for policy in [["--fifo", "50"], ["--idle", "0"], ["--batch", "0"]] {
+        let mut command = std::process::Command::new("chrt");
+        command.args(policy).arg(WEIR);
+        let daemon = Daemon::start_by(command, &network, &[]);
+        let seen = || {
+            let of = |pid: Pid| threads(pid.as_raw_nonzero().get()).unwrap();
+            let threads = of(daemon.pid()).into_iter().chain(of(guardian(&network)));
+            let seen = threads.map(|thread| {
+                let comm = Stat::of(thread).unwrap().comm;
+                let policy = sched::policy(Pid::from_raw(thread).unwrap()).unwrap();
+                (String::from_utf8(comm).unwrap(), policy)
+            });
+            seen.collect::<Vec<_>>()
+        };
+        let governs = |(comm, _): &(String, SchedPolicy)| {
+            ["weir-listen", "weir-govern"].contains(&comm.as_str())
+        };
+        for name in ["weir", "weir-defer", "weir-guardian"] {
+            wait_until(name, || seen().iter().any(|(comm, _)| comm == name));
+        }
+        for thread in seen() {
+            let own = if governs(&thread) { SchedPolicy::Fifo(1) } else { SchedPolicy::Normal };
+            assert_eq!(thread.1, own, "{policy:?}: {thread:?}");
+        }
+        network.assert_left_untouched_by(daemon);
+    }
 }
 
 /// A daemon that starts, and its guardian, stopped before that can say that it is ready.
