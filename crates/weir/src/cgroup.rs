@@ -6,14 +6,80 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags, open};
+
+/// A group's processes, in each group.
+const PROCS: &str = "cgroup.procs";
+/// The initial namespace (`PROC_CGROUP_INIT_INO`, include/linux/proc_ns.h).
+const INITIAL: &str = "cgroup:[4026531835]";
+
 /// Moves this process into the root group of each hierarchy by which a group can be ended or frozen, as far as
 /// that is to be seen and may be written. In a container it is the container's: there, it stays where it is.
 pub fn leave() {
-    let mounts = fs::read("/proc/self/mountinfo").unwrap_or_default();
-    for root in mounts.split(|byte| *byte == b'\n').filter_map(root) {
-        // "0": whoever writes.
-        let _ = fs::write(root.join("cgroup.procs"), "0");
+    for root in mounts().into_iter().filter_map(root) {
+        // Not `fs::write()`, which makes a file where there is none. "0": whoever writes.
+        let procs = open(root.join(PROCS), OFlags::WRONLY | OFlags::NOFOLLOW, Mode::empty());
+        let _ = procs.and_then(|procs| rustix::io::write(procs, b"0"));
     }
+}
+
+/// What cannot be done about control groups here: whether `guardian`, which leaves them if it can, is out of them, and
+/// whether those of others, and so their weights, are to be seen.
+pub fn note(guardian: i32) -> Option<String> {
+    let groups = fs::read(format!("/proc/{guardian}/cgroup")).unwrap_or_default();
+    let namespace = fs::read_link("/proc/self/ns/cgroup").unwrap_or_default();
+    note_of(&groups, &mounts(), namespace == Path::new(INITIAL))
+}
+
+/// In a namespace that is not the initial one, the root is a group, too.
+fn note_of(guardian: &[u8], mounts: &[Mounted], is_initial: bool) -> Option<String> {
+    let stays = memberships(guardian).any(|[number, controllers, path]| {
+        (number == b"0" || ends_or_freezes(controllers)) && !(is_initial && path == b"/")
+    });
+    let is_first = memberships(guardian).any(|[_, controllers, _]| has(controllers, b"cpu"));
+    let shows = |it: &Mounted| match is_first {
+        true => it.kind == b"cgroup" && has(&it.options, b"cpu"),
+        false => it.kind == b"cgroup2",
+    };
+    let seen = is_initial && mounts.iter().any(|it| it.root == Path::new("/") && shows(it));
+    let said = [
+        stays.then_some(
+            "the guardian is not out of weir's control group, so what ends or freezes that takes both (`weir reset` \
+             restores)",
+        ),
+        (!seen && !guardian.is_empty()).then_some(
+            "weir does not see others' control groups, so each of their weights counts as the usual one",
+        ),
+    ];
+    let said: Vec<_> = said.into_iter().flatten().collect();
+    (!said.is_empty()).then(|| said.join("; "))
+}
+
+/// What is mounted of control groups, as this process sees it; where it sees nothing, as PID 1 does, if that may be
+/// looked at: `ip netns exec` puts a new /sys in the place of one with control groups.
+///
+/// weir mounts nothing itself, because a mount of version 2 sets the options of all: it would take the host's
+/// `nsdelegate` away (`apply_cgroup_root_flags()`, kernel/cgroup/cgroup.c).
+pub fn mounts() -> Vec<Mounted> {
+    let mut mounts = seen_by("self");
+    if mounts.is_empty() {
+        mounts = seen_by("1");
+        // What is above this process's namespace stays out of sight.
+        mounts.retain(|it| !it.root.starts_with("/.."));
+    }
+    mounts
+}
+
+fn seen_by(process: &str) -> Vec<Mounted> {
+    let process = Path::new("/proc").join(process);
+    let seen = |line| {
+        let mut it = Mounted::parse(line)?;
+        it.at = process.join("root").join(it.at.strip_prefix("/").ok()?);
+        // Something else may be mounted over it.
+        (it.kind.starts_with(b"cgroup") && it.at.join(PROCS).exists()).then_some(it)
+    };
+    let lines = fs::read(process.join("mountinfo")).unwrap_or_default();
+    lines.split(|byte| *byte == b'\n').filter_map(seen).collect()
 }
 
 /// Of each line of `/proc/PID/cgroup`: hierarchy, controllers, path.
@@ -27,24 +93,24 @@ pub fn memberships(cgroup: &[u8]) -> impl Iterator<Item = [&[u8]; 3]> {
 }
 
 /// What a line of `/proc/PID/mountinfo` tells.
-pub struct Mounted<'a> {
+pub struct Mounted {
     /// What is mounted of a file system.
     pub root: PathBuf,
     /// Where.
     pub at: PathBuf,
     /// The file system's type.
-    pub kind: &'a [u8],
+    pub kind: Vec<u8>,
     /// Its options.
-    pub options: &'a [u8],
+    pub options: Vec<u8>,
 }
 
-impl<'a> Mounted<'a> {
+impl Mounted {
     /// From the line.
-    pub fn parse(line: &'a [u8]) -> Option<Self> {
+    pub fn parse(line: &[u8]) -> Option<Self> {
         let mut fields = line.split(|byte| *byte == b' ');
         let (root, at) = (unescaped(fields.nth(3)?), unescaped(fields.next()?));
         let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
-        Some(Self { root, at, kind: fields.next()?, options: fields.nth(1)? })
+        Some(Self { root, at, kind: fields.next()?.into(), options: fields.nth(1)?.into() })
     }
 }
 
@@ -65,12 +131,16 @@ pub fn has(list: &[u8], wanted: &[u8]) -> bool {
     list.split(|byte| *byte == b',').any(|each| each == wanted)
 }
 
-/// Where a line of `/proc/PID/mountinfo` shows the root of a hierarchy by which a group can be ended or frozen.
-fn root(line: &[u8]) -> Option<PathBuf> {
-    let Mounted { root, at, kind, options } = Mounted::parse(line)?;
-    let ends_or_freezes = match kind {
+/// Whether a group of the hierarchy of version 1 that has these can be ended or frozen by it.
+fn ends_or_freezes(controllers: &[u8]) -> bool {
+    has(controllers, b"freezer") || has(controllers, b"name=systemd")
+}
+
+/// Where this is the root of a hierarchy by which a group can be ended or frozen.
+fn root(Mounted { root, at, kind, options }: Mounted) -> Option<PathBuf> {
+    let ends_or_freezes = match kind.as_slice() {
         b"cgroup2" => true,
-        b"cgroup" => has(options, b"freezer") || has(options, b"name=systemd"),
+        b"cgroup" => ends_or_freezes(&options),
         _ => false,
     };
     (ends_or_freezes && root == Path::new("/")).then_some(at)
@@ -81,7 +151,32 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_cannot_be_done_about_groups_is_said() {
+        let mounted = |line: &str| Mounted::parse(line.as_bytes());
+        let (guardian, weights) = ("the guardian is not out", "counts as the usual one");
+        let second = "31 23 0:27 / /a rw - cgroup2 cgroup2 rw";
+        for (groups, mounts, is_initial, said) in [
+            ("0::/", second, true, vec![]),
+            ("0::/a", second, true, vec![guardian]),
+            ("0::/", "", true, vec![weights]),
+            ("0::/", "31 23 0:27 /docker/x /a rw - cgroup2 cgroup2 rw", true, vec![weights]),
+            ("0::/", second, false, vec![guardian, weights]),
+            ("3:cpu:/\n0::/", second, true, vec![weights]),
+            ("3:cpu:/a\n0::/", "32 23 0:28 / /b rw - cgroup cgroup rw,cpu", true, vec![]),
+            ("2:freezer:/a\n0::/", second, true, vec![guardian]),
+            ("2:name=systemd:/a\n1:memory:/b\n0::/", second, true, vec![guardian]),
+            ("", "", true, vec![]),
+        ] {
+            let mounts: Vec<_> = mounted(mounts).into_iter().collect();
+            let note = note_of(groups.as_bytes(), &mounts, is_initial).unwrap_or_default();
+            let expected = [guardian, weights].map(|each| said.contains(&each));
+            assert_eq!([guardian, weights].map(|each| note.contains(each)), expected, "{groups}");
+        }
+    }
+
+    #[test]
     fn the_roots_of_what_ends_or_freezes_are_found() {
+        let root = |line| Mounted::parse(line).and_then(root);
         for (line, found) in [
             ("31 23 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw", Some("/sys/fs/cgroup")),
             ("32 23 0:28 / /a/freezer rw shared:3 - cgroup cgroup rw,freezer", Some("/a/freezer")),

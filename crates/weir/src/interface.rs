@@ -69,6 +69,8 @@ pub struct Kernel {
     pub governors: Option<Rc<Governors>>,
     /// Why nothing is, where something is to be.
     pub no_governor: Option<String>,
+    /// What cannot be done about control groups.
+    pub group_note: Option<String>,
 }
 
 /// Why an interface is protected no longer.
@@ -167,6 +169,7 @@ impl Protected {
         }
         let mut notes = notes::at_start(ifindex, &interface, attached.mode, settings.forward);
         let rps = if settings.rps_off { steer_nowhere(host, &claim.journal)? } else { vec![] };
+        notes.extend(kernel.group_note.clone());
         notes.extend(rps::note(&rps::steering(&host.sysfs, &interface)));
         let driver = ethtool::driver(&interface).ok();
         let ring_drops_counted = counts_ring_drops(driver.as_deref());

@@ -11,6 +11,7 @@ use weir_bpf::sys::link::Links;
 use weir_bpf::units::IfIndex;
 
 use crate::ab;
+use crate::cgroup;
 use crate::claim::Claim;
 use crate::cli::RunArgs;
 use crate::config::{Config, Reloader};
@@ -111,7 +112,8 @@ pub fn run(args: &RunArgs) -> Result<()> {
     });
     let feedback = feedback::start(heard.collect())?;
     let limiter = Limiter::new(Rc::clone(&probe), governors.clone());
-    let kernel = Kernel { host, limiter, probe, governors, no_governor };
+    let group_note = cgroup::note(guardian.pid());
+    let kernel = Kernel { host, limiter, probe, governors, no_governor, group_note };
     let mut protected = Vec::new();
     for (claim, effective, settings) in wanted {
         // Each takes tenths of a second, and what has been turned so far goes back as it is dropped.

@@ -10,14 +10,14 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::cgroup::{Mounted, has, memberships};
+use crate::cgroup::{self, Mounted, has, memberships};
 
 /// A weight may change without anybody being moved, so it is read again when it is so old.
 const KEPT: Duration = Duration::from_secs(5);
@@ -85,12 +85,11 @@ struct Mount {
 }
 
 impl Mount {
-    /// From a line of `/proc/PID/mountinfo`.
-    fn parse(line: &[u8]) -> Option<Self> {
-        let Mounted { root, at, kind, options } = Mounted::parse(line)?;
-        let version = match kind {
+    /// `None` of a hierarchy without weights.
+    fn of(Mounted { root, at, kind, options }: Mounted) -> Option<Self> {
+        let version = match kind.as_slice() {
             b"cgroup2" => Version::Two,
-            b"cgroup" if has(options, b"cpu") => Version::One,
+            b"cgroup" if has(&options, b"cpu") => Version::One,
             _ => return None,
         };
         Some(Self { version, root, at })
@@ -125,13 +124,11 @@ impl GroupWeights {
         if self.since.is_some_and(|since| since.elapsed() < KEPT) {
             return;
         }
-        let mounts = fs::read("/proc/self/mountinfo").unwrap_or_default();
-        *self = Self::new(&mounts);
+        *self = Self::new(cgroup::mounts());
     }
 
-    fn new(mountinfo: &[u8]) -> Self {
-        let lines = mountinfo.split(|byte| *byte == b'\n');
-        let mounts = lines.filter_map(Mount::parse).collect();
+    fn new(mounts: Vec<Mounted>) -> Self {
+        let mounts = mounts.into_iter().filter_map(Mount::of).collect();
         Self { since: Some(Instant::now()), mounts, levels: HashMap::new() }
     }
 
@@ -172,6 +169,8 @@ fn read(path: &Path, version: Version) -> Option<Level> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use tempfile::TempDir;
 
     use super::*;
@@ -196,9 +195,8 @@ mod tests {
 
         fn weights(&self, kind: &str, root: &str) -> GroupWeights {
             let at = self.0.path().display();
-            GroupWeights::new(
-                format!("32 31 0:29 {root} {at} rw - {kind} none rw,cpu\n").as_bytes(),
-            )
+            let line = format!("32 31 0:29 {root} {at} rw - {kind} none rw,cpu");
+            GroupWeights::new(Mounted::parse(line.as_bytes()).into_iter().collect())
         }
 
         fn give_away(&self, group: &str, version: Version) {
