@@ -19,6 +19,7 @@ use crate::attach::{self, Ordinary, Own};
 use crate::datagram::{Datagram, Record};
 use crate::ring::{Reader, Ring};
 use crate::sys;
+use crate::turns::{Turn, Turns};
 
 /// How many packets may come from the ring before the kernel's socket is looked at.
 const LOOK_EVERY: u32 = 64;
@@ -53,6 +54,7 @@ pub struct Channel {
     /// Readable while the ring or the kernel's socket has something.
     ready: Own,
     connection: Own,
+    turns: Turns,
 }
 
 impl Channel {
@@ -76,7 +78,7 @@ impl Channel {
         let mut reader = ring.lock().map_err(failed("lock the ring"))?;
         *reader.state() = crate::ring::SharedState { kernel_left, ..Default::default() };
         drop(reader);
-        Ok(Self { ring, ready, connection })
+        Ok(Self { ring, ready, connection, turns: Turns::default() })
     }
 
     /// A descriptor that is readable while a receive call would not block: to be polled, and for nothing else.
@@ -158,6 +160,8 @@ impl Channel {
         mut kernel: impl FnMut(bool) -> io::Result<T>,
     ) -> io::Result<T> {
         let (mut deadline, mut arrivals) = (None, None);
+        // Until a datagram is taken: who waits next does not find the same one.
+        let mut turn = None;
         loop {
             match self.next(socket, peek, &mut lazily) {
                 Next::Taken(taken) => return Ok(taken),
@@ -177,7 +181,7 @@ impl Channel {
             }
             deadline = deadline
                 .or_else(|| wait.timeout.and_then(|timeout| Instant::now().checked_add(timeout)));
-            if !self.wait(socket, arrivals.as_ref(), deadline)? {
+            if !self.wait(socket, arrivals.as_ref(), deadline, &mut turn)? {
                 continue;
             }
             match kernel(false) {
@@ -273,23 +277,18 @@ impl Channel {
         }
     }
 
-    /// Whether the kernel's socket may have something; if not, the ring may.
-    fn wait(
-        &self,
+    /// Whether the kernel's socket may have something; if not, the ring may. One thread of a process waits at a time.
+    fn wait<'channel>(
+        &'channel self,
         socket: BorrowedFd<'_>,
         arrivals: Option<&OwnedFd>,
         deadline: Option<Instant>,
+        turn: &mut Option<Turn<'channel>>,
     ) -> io::Result<bool> {
-        let timeout = match deadline {
-            None => None,
-            Some(deadline) => {
-                let left = deadline.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    return Err(io::ErrorKind::WouldBlock.into());
-                }
-                Timespec::try_from(left).ok()
-            }
-        };
+        if turn.is_none() {
+            *turn = Some(self.turns.take(|| left(deadline))?);
+        }
+        let timeout = left(deadline)?;
         let mut fds = [
             PollFd::new(self.ring.fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(arrivals.map_or(socket, AsFd::as_fd), PollFlags::IN),
@@ -305,6 +304,15 @@ impl Channel {
             epoll::wait(arrivals, &mut [MaybeUninit::uninit()], Some(&NOW))?;
         }
         Ok(true)
+    }
+}
+
+/// The time until then, if there is an end to it.
+fn left(deadline: Option<Instant>) -> io::Result<Option<Timespec>> {
+    let Some(deadline) = deadline else { return Ok(None) };
+    match deadline.saturating_duration_since(Instant::now()) {
+        Duration::ZERO => Err(io::ErrorKind::WouldBlock.into()),
+        left => Ok(Timespec::try_from(left).ok()),
     }
 }
 

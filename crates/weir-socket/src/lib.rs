@@ -18,6 +18,7 @@ mod ring;
 mod socket;
 mod sys;
 mod timens;
+mod turns;
 
 pub use attach::Ordinary;
 pub use channel::{Channel, Wait};

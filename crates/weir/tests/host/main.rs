@@ -29,6 +29,7 @@ mod lazy_ordinary;
 mod lazy_preload;
 mod lazy_rules;
 mod lazy_script;
+mod lazy_threads;
 mod lifecycle;
 mod names;
 mod nat;
