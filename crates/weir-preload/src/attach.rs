@@ -49,7 +49,7 @@ fn make_lazy(fd: c_int, address: SocketAddr) -> Result<(), String> {
         return Err("it was in an epoll set before it was bound".into());
     }
     let bytes = ring_bytes(fd)?;
-    let channel = Channel::attach(borrow(fd), bytes).map_err(|why| why.to_string())?;
+    let channel = Channel::attach_untold(borrow(fd), bytes).map_err(|why| why.to_string())?;
     let lazy = Arc::new(Lazy::new(channel, fd, address));
     all.into_iter().for_each(|fd| slots::put(fd, Arc::clone(&lazy)));
     Ok(())

@@ -1,15 +1,18 @@
 //! Asking the daemon for a ring.
 
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwapOption;
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::sockopt::Timeout;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, socket_with,
     sockopt,
 };
+use rustix::process::{Resource, getrlimit};
 
 use crate::protocol::{
     HEADER_BYTES, Peer, RING_BYTES_MAX, Reply, Request, TEXT_BYTES_MAX, receive, send, socket_path,
@@ -20,8 +23,18 @@ use crate::sys;
 /// The daemon has so long to answer: it may have to read many firewall rules.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The first number of a channel's own descriptors: programs do not give themselves such, and select(2) takes them.
-const OWN_DESCRIPTORS: i32 = 512;
+/// A daemon that has not answered is not asked again for so long: each time would take as long as the first.
+const REST: Duration = Duration::from_secs(10);
+
+/// The network namespace whose daemon has not answered, and when. Not behind a lock, as a process may fork.
+static SILENT: ArcSwapOption<(u64, Instant)> = ArcSwapOption::const_empty();
+
+/// Own descriptors have the last eighth of the numbers that the limit allows, but not far above this: the kernel has a
+/// place in memory for each number below the highest.
+const OWN_FROM_MAX: u64 = 8192;
+
+/// The first number of a descriptor that the program is told of: it does not give itself such, and select(2) takes it.
+const TOLD_FROM: RawFd = 512;
 
 /// Why a socket is not lazy: it is an ordinary one, then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,6 +53,24 @@ pub enum Ordinary {
     /// What listens is not root's, so nothing is told to it.
     #[error("what listens in place of weir belongs to uid {0}, not to root")]
     Impostor(u32),
+    /// The answer did not come in time, now or a moment ago.
+    #[error(
+        "weir does not answer: it is stopped or overloaded (continue or restart it, or give it CPU time); \
+         it is not asked again for {} seconds", REST.as_secs()
+    )]
+    Unanswered,
+    /// The program has opened too many.
+    #[error(
+        "lazy sockets' own descriptors have at most an eighth of the program's limit of open files; a higher one \
+         (`ulimit -n`, LimitNOFILE=) lets more sockets be lazy"
+    )]
+    Descriptors,
+    /// The program has too little address space.
+    #[error(
+        "its ring would leave the program less than half of its limit of address space; a higher one (`ulimit -v`, \
+         LimitAS=) or a smaller ring lets it be lazy"
+    )]
+    AddressSpace,
     /// The conversation failed.
     #[error("cannot {operation}: {source}")]
     System {
@@ -57,37 +88,82 @@ pub enum Ordinary {
 pub(crate) fn attach(socket: BorrowedFd<'_>, ring_bytes: u64) -> Result<(Ring, Own), Ordinary> {
     let failed = |operation| move |source| Ordinary::System { operation, source };
     let cookie = sys::netns_cookie(socket).map_err(failed("identify the network namespace"))?;
-    let deadline = Instant::now() + ANSWER_TIMEOUT;
-    let connection = connect(cookie, deadline)?;
-    let peer = Peer::of(&connection).map_err(failed("see who listens"))?;
-    if peer.uid != 0 {
-        return Err(Ordinary::Impostor(peer.uid));
+    let silent = SILENT.load();
+    if silent.as_ref().is_some_and(|silent| silent.0 == cookie && silent.1.elapsed() < REST) {
+        return Err(Ordinary::Unanswered);
     }
+    match ask(socket, ring_bytes, cookie) {
+        Err(Ordinary::System { source: Errno::TIMEDOUT, .. }) => {
+            SILENT.store(Some(Arc::new((cookie, Instant::now()))));
+            Err(Ordinary::Unanswered)
+        }
+        answered => answered,
+    }
+}
+
+fn ask(socket: BorrowedFd<'_>, ring_bytes: u64, cookie: u64) -> Result<(Ring, Own), Ordinary> {
+    let failed = |operation| move |source| Ordinary::System { operation, source };
+    let deadline = Instant::now() + ANSWER_TIMEOUT;
+    // A socket that a daemon does not take is open, and its port taken, until it does, also when the program has ended.
+    // So it is asked first without one: it refuses that, but answers.
+    converse(&connect(cookie, deadline)?, ring_bytes, &[], deadline)?;
     // A ring that cannot be taken costs what has come to it: so whether it can is tried before.
     let bytes = usize::try_from(ring_bytes.min(RING_BYTES_MAX)).unwrap_or(usize::MAX);
+    if !leaves_address_space(bytes) {
+        return Err(Ordinary::AddressSpace);
+    }
     drop(Ring::room(bytes).map_err(failed("map the ring"))?);
+    let connection = Own::of(connect(cookie, deadline)?)?;
+    let for_ring = out_of_the_way(connection.as_fd())?;
     drop(fcntl_dupfd_cloexec(&connection, 0).map_err(failed("take the ring"))?);
-    let request = Request { ring_bytes }.encode();
-    let ask = || send(&connection, &request, &[socket], SendFlags::empty());
-    within(&connection, Timeout::Send, deadline, ask).map_err(failed("ask weir"))?;
-    let mut reply = [0; HEADER_BYTES + TEXT_BYTES_MAX];
-    let hear = || receive(&connection, &mut reply, RecvFlags::empty());
-    let (bytes, ring) =
-        within(&connection, Timeout::Recv, deadline, hear).map_err(failed("read weir's answer"))?;
-    match (Reply::decode(&reply[..bytes])?, ring.into_iter().next()) {
+    drop(for_ring);
+    match converse(&connection, ring_bytes, &[socket], deadline)? {
         (Reply::Refused(why), _) => Err(Ordinary::Refused(why)),
         (Reply::Ring { .. }, None) => Err(crate::protocol::Malformed::Foreign.into()),
         (Reply::Ring { bytes }, Some(fd)) => {
             let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-            let ring = Ring::map(Own::of(fd), bytes).map_err(failed("map the ring"))?;
-            Ok((ring, Own::of(connection)))
+            let fd = out_of_the_way(fd.as_fd()).unwrap_or(fd);
+            let ring = Ring::map(Own::at(fd), bytes).map_err(failed("map the ring"))?;
+            Ok((ring, connection))
         }
     }
 }
 
-fn out_of_the_way(fd: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
-    // Where the limit is lower, anywhere.
-    fcntl_dupfd_cloexec(fd, OWN_DESCRIPTORS).or_else(|_| fcntl_dupfd_cloexec(fd, 0))
+/// A request, and its answer.
+fn converse(
+    connection: &impl AsFd,
+    ring_bytes: u64,
+    fds: &[BorrowedFd<'_>],
+    deadline: Instant,
+) -> Result<(Reply, Option<OwnedFd>), Ordinary> {
+    let failed = |operation| move |source| Ordinary::System { operation, source };
+    let peer = Peer::of(connection).map_err(failed("see who listens"))?;
+    if peer.uid != 0 {
+        return Err(Ordinary::Impostor(peer.uid));
+    }
+    let request = Request { ring_bytes }.encode();
+    let ask = || send(connection, &request, fds, SendFlags::empty());
+    within(connection, Timeout::Send, deadline, ask).map_err(failed("ask weir"))?;
+    let mut reply = [0; HEADER_BYTES + TEXT_BYTES_MAX];
+    let hear = || receive(connection, &mut reply, RecvFlags::empty());
+    let (bytes, fds) =
+        within(connection, Timeout::Recv, deadline, hear).map_err(failed("read weir's answer"))?;
+    Ok((Reply::decode(&reply[..bytes])?, fds.into_iter().next()))
+}
+
+/// Whether half of the program's limit of address space is left beside a ring of so many bytes.
+fn leaves_address_space(bytes: usize) -> bool {
+    let Some(limit) = getrlimit(Resource::As).current else { return true };
+    let pages = std::fs::read_to_string("/proc/self/statm").ok();
+    let pages = pages.and_then(|pages| pages.split(' ').next()?.parse::<u64>().ok());
+    let used = pages.map(|pages| pages * rustix::param::page_size() as u64);
+    used.is_some_and(|used| used + 2 * bytes as u64 <= limit / 2)
+}
+
+fn out_of_the_way(fd: BorrowedFd<'_>) -> Result<OwnedFd, Ordinary> {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let from = (limit - limit / 8).min(OWN_FROM_MAX);
+    fcntl_dupfd_cloexec(fd, from as RawFd).map_err(|_| Ordinary::Descriptors)
 }
 
 /// A descriptor of a channel's own, out of the program's way.
@@ -95,14 +171,24 @@ fn out_of_the_way(fd: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
 pub(crate) struct Own(AtomicI32);
 
 impl Own {
-    pub(crate) fn of(fd: OwnedFd) -> Self {
-        let fd = out_of_the_way(fd.as_fd()).unwrap_or(fd);
+    pub(crate) fn of(fd: OwnedFd) -> Result<Self, Ordinary> {
+        out_of_the_way(fd.as_fd()).map(Self::at)
+    }
+
+    /// One that the program is told of.
+    pub(crate) fn told(fd: OwnedFd) -> Self {
+        Self::at(fcntl_dupfd_cloexec(&fd, TOLD_FROM).unwrap_or(fd))
+    }
+
+    fn at(fd: OwnedFd) -> Self {
         Self(AtomicI32::new(fd.into_raw_fd()))
     }
 
     /// Takes another number, and leaves its own, still open, to the caller.
     pub(crate) fn vacate(&self) -> rustix::io::Result<RawFd> {
-        let moved = out_of_the_way(self.as_fd())?.into_raw_fd();
+        let moved = out_of_the_way(self.as_fd());
+        // Where there is none, anywhere.
+        let moved = moved.or_else(|_| fcntl_dupfd_cloexec(self, 0))?.into_raw_fd();
         self.0.store(moved, Ordering::Release);
         Ok(moved)
     }
@@ -128,7 +214,7 @@ impl Drop for Own {
 /// Has a call end by a deadline. bind(2) fails for no signal, but a call with a timeout does, and is not restarted
 /// (signal(7)).
 fn within<T>(
-    connection: &OwnedFd,
+    connection: &impl AsFd,
     which: Timeout,
     deadline: Instant,
     mut call: impl FnMut() -> rustix::io::Result<T>,
@@ -140,7 +226,7 @@ fn within<T>(
         }
         sockopt::set_socket_timeout(connection, which, Some(left))?;
         match call() {
-            Err(Errno::INTR) => {}
+            Err(Errno::INTR | Errno::AGAIN) => {}
             done => return done,
         }
     }

@@ -43,6 +43,9 @@ impl Ordinary {
             Self::NotAllowed => libc::EACCES,
             Self::Refused(_) => libc::EPERM,
             Self::Impostor(_) | Self::Malformed(_) => libc::EPROTO,
+            Self::Unanswered => libc::ETIMEDOUT,
+            Self::Descriptors => libc::EMFILE,
+            Self::AddressSpace => libc::ENOMEM,
             Self::System { source, .. } => source.raw_os_error(),
         }
     }

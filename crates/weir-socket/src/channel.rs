@@ -63,9 +63,25 @@ impl Channel {
     /// # Errors
     /// If it stays an ordinary one.
     pub fn attach(socket: BorrowedFd<'_>, ring_bytes: u64) -> Result<Self, Ordinary> {
+        Self::with(socket, ring_bytes, |ready| Ok(Own::told(ready)))
+    }
+
+    /// The same of a program that is not told of [`Channel::ready_fd`], whose number select(2) may not take.
+    ///
+    /// # Errors
+    /// If it stays an ordinary one.
+    pub fn attach_untold(socket: BorrowedFd<'_>, ring_bytes: u64) -> Result<Self, Ordinary> {
+        Self::with(socket, ring_bytes, Own::of)
+    }
+
+    fn with(
+        socket: BorrowedFd<'_>,
+        ring_bytes: u64,
+        own: impl FnOnce(OwnedFd) -> Result<Own, Ordinary>,
+    ) -> Result<Self, Ordinary> {
         let failed = |operation| move |source| Ordinary::System { operation, source };
         let poll = failed("make a descriptor that can be polled");
-        let ready = Own::of(epoll::create(epoll::CreateFlags::CLOEXEC).map_err(poll)?);
+        let ready = own(epoll::create(epoll::CreateFlags::CLOEXEC).map_err(poll)?)?;
         let add = |fd: BorrowedFd<'_>| {
             epoll::add(&ready, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)
         };

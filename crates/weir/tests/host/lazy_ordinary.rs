@@ -1,11 +1,14 @@
-//! Lazy sockets that become ordinary ones, as what a program does with them cannot be seen.
+//! Lazy sockets that become ordinary ones, as what a program does with them cannot be seen; and sockets that stay
+//! ordinary, as the program has no room for more, or weir does not answer.
 
 use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
 use std::process::Child;
 use std::time::Duration;
 
 use crate::common::lazy::*;
 use crate::common::*;
+use rustix::process::Signal;
 
 /// The ring's own epoll set, in the program's, would be one level too deep.
 const NESTED: &str = r"
@@ -191,4 +194,55 @@ def waited(s):
         );
         assert_none_is_lost(&script, "9995 has an ordinary socket");
     }
+}
+
+/// What a program prints whose first sockets are lazy, and what it is told.
+fn limited(network: &Network, ring_bytes: &str, script: &str) -> (String, String) {
+    let prelude = "import resource,select,socket\n\
+        def limit(which,to): resource.setrlimit(which,(to,to))\n\
+        def bound(port):\n s=socket.socket(2,2);s.bind(('198.18.0.1',port))\n return s\n";
+    let script = format!("{prelude}{script}");
+    let mut python = preloading("timeout", &["60", "python3", "-c", &script]);
+    python.env("WEIR_RING_BYTES", ring_bytes);
+    let output = network.near.run(|| python.output().unwrap()).unwrap();
+    let [printed, said] =
+        [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    (printed, said)
+}
+
+#[test]
+fn a_programs_own_limits_are_left_to_it() {
+    let (network, _daemon) = protected_ipv4(&["--lazy"]);
+    let descriptors = "limit(resource.RLIMIT_NOFILE,128); all=[bound(2000+at) for at in range(100)]\n\
+        open('/dev/null'); print(len(all))\n";
+    let (printed, said) = limited(&network, "65536", descriptors);
+    assert_eq!(printed, "100\n", "{said}");
+    assert!(said.contains("2005 has an ordinary socket") && said.contains("`ulimit -n`"), "{said}");
+
+    let selects = "limit(resource.RLIMIT_NOFILE,4096); all=[bound(2000+at) for at in range(50)]\n\
+        all+=[socket.socket() for _ in range(900)]; print(select.select(all[-1:],[],[],0)[0]==all[-1:])\n";
+    assert_eq!(limited(&network, "65536", selects), ("True\n".into(), String::new()));
+
+    let memory = "used=int(open('/proc/self/statm').read().split()[0])*resource.getpagesize()\n\
+        limit(resource.RLIMIT_AS,used+(26<<20)); all=[bound(2000+at) for at in range(3)]\n\
+        print(len(bytearray(20<<20))>>20)\n";
+    let (printed, said) = limited(&network, "4194304", memory);
+    assert_eq!(printed, "20\n", "{said}");
+    assert!(said.contains("`ulimit -v`"), "{said}");
+}
+
+/// What it does not take of what is sent to it stays open, whoever has sent it.
+#[test]
+fn a_weir_that_does_not_answer_keeps_no_port_and_is_not_asked_for_each_socket() {
+    let (network, daemon) = protected_ipv4(&["--lazy"]);
+    daemon.signal(Signal::STOP);
+    let script = "import time;begun=time.monotonic()\n\
+        for port in range(9990,10000): bound(port).close()\n\
+        print(time.monotonic()-begun<5)\n";
+    let (printed, said) = limited(&network, "65536", script);
+    let bound = network.near.run(|| UdpSocket::bind(LAZY).map(drop)).unwrap();
+    daemon.signal(Signal::CONT);
+    assert_eq!(bound.map_err(|error| error.kind()), Ok(()));
+    assert_eq!(printed, "True\n", "{said}");
+    assert!(said.contains("weir does not answer: it is stopped or overloaded"), "{said}");
 }
