@@ -23,19 +23,21 @@ pub fn leave() {
     }
 }
 
-/// What cannot be done about control groups here: whether `guardian`, which leaves them if it can, is out of them, and
-/// whether those of others, and so their weights, are to be seen.
-pub fn note(guardian: i32) -> Option<String> {
+/// What cannot be done about control groups here: whether `guardian`, which leaves them if it can, is out of them, unless
+/// weir is `managed`, as a unit's `ExecStopPost=` restores then; and whether those of others, and so their weights, are to
+/// be seen.
+pub fn note(guardian: i32, managed: bool) -> Option<String> {
     let groups = fs::read(format!("/proc/{guardian}/cgroup")).unwrap_or_default();
     let namespace = fs::read_link("/proc/self/ns/cgroup").unwrap_or_default();
-    note_of(&groups, &mounts(), namespace == Path::new(INITIAL))
+    note_of(&groups, managed, &mounts(), namespace == Path::new(INITIAL))
 }
 
 /// In a namespace that is not the initial one, the root is a group, too.
-fn note_of(guardian: &[u8], mounts: &[Mounted], is_initial: bool) -> Option<String> {
-    let stays = memberships(guardian).any(|[number, controllers, path]| {
-        (number == b"0" || ends_or_freezes(controllers)) && !(is_initial && path == b"/")
-    });
+fn note_of(guardian: &[u8], managed: bool, mounts: &[Mounted], is_initial: bool) -> Option<String> {
+    let stays = !managed
+        && memberships(guardian).any(|[number, controllers, path]| {
+            (number == b"0" || ends_or_freezes(controllers)) && !(is_initial && path == b"/")
+        });
     let is_first = memberships(guardian).any(|[_, controllers, _]| has(controllers, b"cpu"));
     let shows = |it: &Mounted| match is_first {
         true => it.kind == b"cgroup" && has(&it.options, b"cpu"),
@@ -168,9 +170,13 @@ mod tests {
             ("", "", true, vec![]),
         ] {
             let mounts: Vec<_> = mounted(mounts).into_iter().collect();
-            let note = note_of(groups.as_bytes(), &mounts, is_initial).unwrap_or_default();
+            let has = |managed, text| {
+                let note = note_of(groups.as_bytes(), managed, &mounts, is_initial);
+                note.is_some_and(|note| note.contains(text))
+            };
             let expected = [guardian, weights].map(|each| said.contains(&each));
-            assert_eq!([guardian, weights].map(|each| note.contains(each)), expected, "{groups}");
+            assert_eq!([guardian, weights].map(|each| has(false, each)), expected, "{groups}");
+            assert_eq!([has(true, guardian), has(true, weights)], [false, expected[1]], "{groups}");
         }
     }
 

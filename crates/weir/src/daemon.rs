@@ -547,7 +547,7 @@ impl Daemon {
 }
 
 /// Whether systemd started us, which does so again (sd_notify(3)).
-fn has_manager() -> bool {
+pub fn has_manager() -> bool {
     std::env::var_os("NOTIFY_SOCKET").is_some()
 }
 

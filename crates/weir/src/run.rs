@@ -16,7 +16,7 @@ use crate::claim::Claim;
 use crate::cli::RunArgs;
 use crate::config::{Config, Reloader};
 use crate::console::Console;
-use crate::daemon::{Daemon, Unprotected, Wardens};
+use crate::daemon::{self, Daemon, Unprotected, Wardens};
 use crate::egress;
 use crate::error::{Error, Result};
 use crate::feedback;
@@ -112,7 +112,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     });
     let feedback = feedback::start(heard.collect())?;
     let limiter = Limiter::new(Rc::clone(&probe), governors.clone());
-    let group_note = cgroup::note(guardian.pid());
+    let group_note = cgroup::note(guardian.pid(), daemon::has_manager());
     let kernel = Kernel { host, limiter, probe, governors, no_governor, group_note };
     let mut protected = Vec::new();
     for (claim, effective, settings) in wanted {
