@@ -16,8 +16,8 @@ const SECCOMP_REMEDY: &str = "a seccomp filter is in force for weir and may deny
 const MEMORY_REMEDY: &str = "free some, or let weir have more (MemoryMax= of a service)";
 
 /// The same where descriptors are missing.
-const FILES_REMEDY: &str = "weir may have too few open files: raise the hard limit (`ulimit -Hn`, \
-     LimitNOFILE= of a service), some 50 for each interface";
+pub const FILES_REMEDY: &str = "weir may have too few open files: raise the hard limit (`ulimit -Hn`, \
+     LimitNOFILE= of a service)";
 
 /// What went wrong at the kernel boundary.
 #[derive(Debug, thiserror::Error)]

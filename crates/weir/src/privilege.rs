@@ -1,6 +1,7 @@
 //! What `weir run` and `weir reset` must be allowed to do.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use weir_bpf::error::FILES_REMEDY;
 use weir_bpf::sys::caps::{self, Capability, CapabilitySet};
 use weir_bpf::sys::sched::{self, SchedPolicy};
 
@@ -51,16 +52,33 @@ const KEPT: CapabilitySet = CapabilitySet::NET_ADMIN
     .union(CapabilitySet::DAC_READ_SEARCH)
     .union(CapabilitySet::NET_BIND_SERVICE);
 
-/// Gives up what a daemon does not need, before it starts threads and its guardian: they inherit what is left. What it
-/// needs is descriptors, some 50 for each interface: as many as the hard limit allows, since the usual soft one is for
-/// users of select(2). And it needs turns when others have theirs: neither before its own real-time threads nor after all.
+/// Gives up what a daemon does not need, before it starts threads and its guardian: they inherit what is left. And it
+/// needs turns when others have theirs: neither before its own real-time threads nor after all.
 pub fn confine() -> Result<()> {
     let own = rustix::thread::gettid();
     let _ =
         sched::nice(own).and_then(|nice| sched::set_weight(own, SchedPolicy::Normal, nice, None));
+    Ok(caps::confine(KEPT)?)
+}
+
+/// Lets a daemon of so many interfaces have as many descriptors as the hard limit allows, since the usual soft one is for
+/// users of select(2).
+///
+/// # Errors
+/// If those are too few: it would start in part. One interface takes 230 while it starts, each other one 47.
+pub fn open_many(interfaces: usize) -> Result<()> {
     let maximum = getrlimit(Resource::Nofile).maximum;
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
-    Ok(caps::confine(KEPT)?)
+    let needed = 200 + 50 * interfaces as u64;
+    match maximum.filter(|maximum| *maximum < needed) {
+        None => Ok(()),
+        Some(maximum) => Err(Error::refused(
+            format!(
+                "`weir run` may open {maximum} files, and needs {needed} for {interfaces} interface(s)"
+            ),
+            FILES_REMEDY,
+        )),
+    }
 }
 
 /// Checks that this process has the capabilities that `command` needs.

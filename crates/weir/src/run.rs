@@ -48,6 +48,7 @@ pub fn run(args: &RunArgs) -> Result<()> {
     let config = Config::load(&args.settings, &args.interfaces)?;
     let interfaces = interfaces(args, &config)?;
     interfaces.iter().try_for_each(|interface| config.check(Some(interface), true))?;
+    privilege::open_many(interfaces.len())?;
     let host = Rc::new(Host::open()?);
     // A file that is a group's takes a capability that nothing else does.
     let open = || Listener::open(&host, args.lazy_group.as_ref());

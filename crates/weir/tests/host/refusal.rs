@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::common::*;
 use rustix::process::Signal;
@@ -165,6 +165,35 @@ fn too_few_open_files_are_named() {
         let refusal = failure(&network.near.run(|| command.output().unwrap()).unwrap(), 1);
         assert!(refusal.contains("LimitNOFILE="), "{limit}: {refusal}");
         assert!(!refusal.contains("CAP_BPF"), "{limit}: {refusal}");
+    }
+    network.assert_untouched();
+}
+
+/// One message says it, and of one more nothing is missing.
+#[test]
+fn as_many_open_files_as_are_asked_for_are_enough() {
+    let network = Network::new();
+    network.add_pair();
+    for (interfaces, needed) in [(&[NEAR][..], 250), (&[NEAR, NEAR2], 300)] {
+        let limited = |limit: u64| {
+            let script = format!("ulimit -n {limit} && exec \"$0\" run \"$@\" --quiet --lazy");
+            let mut command = Command::new("sh");
+            command.args(["-c", &script, WEIR]).args(interfaces).args(["--config", "/dev/null"]);
+            network.near.run(|| Owned::start(command.stderr(Stdio::piped()))).unwrap()
+        };
+        for limit in [64, needed - 1] {
+            let mut refused = limited(limit);
+            assert_eq!(refused.end().code(), Some(1), "{limit}");
+            let said = refused.last_words();
+            let (count, lines) = (interfaces.len(), said.lines().count());
+            assert!(said.contains(&format!("needs {needed} for {count} interface")), "{said}");
+            assert!(lines == 1 && said.contains("LimitNOFILE="), "{said}");
+        }
+        let mut enough = limited(needed);
+        wait_until("all are protected", || network.published().len() == interfaces.len());
+        enough.terminate();
+        let said = enough.last_words();
+        assert!(!said.contains("Too many open files") && !said.contains("EMFILE"), "{said}");
     }
     network.assert_untouched();
 }
