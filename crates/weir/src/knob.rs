@@ -343,7 +343,7 @@ fn weigh_back(pid: Pid, nice: Nice, old: Option<(SchedPolicy, Option<Nanos>)>) -
 }
 
 /// A governed thread's policy, if it is neither one of the governor's nor the old one.
-fn others_policy(pid: Pid, old: SchedPolicy) -> Result<Option<String>> {
+pub fn others_policy(pid: Pid, old: SchedPolicy) -> Result<Option<String>> {
     match sched::policy(pid) {
         Ok(SchedPolicy::Normal | SchedPolicy::Batch) => Ok(None),
         Ok(policy) if policy == old => Ok(None),

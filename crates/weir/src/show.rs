@@ -150,7 +150,8 @@ fn shortcoming(status: &InterfaceStatus) -> Option<String> {
         return Some(past);
     }
     let Some(diversion) = status.diversions.iter().find(|each| each.passes_all) else {
-        return status.no_governor.as_ref().map(|why| format!("no governor: {why}"));
+        let none = status.no_governor.as_ref().map(|why| format!("no governor: {why}"));
+        return none.or_else(|| status.ungoverned().next());
     };
     let limited = status.softirq_limit.as_ref().map_or("", |_| " within the softirq limit");
     let DiversionStatus { description, detail, .. } = diversion;
@@ -282,7 +283,7 @@ fn protection(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<()> 
     for DiversionStatus { description, detail, cost, .. } in &status.diversions {
         writeln!(out, "  diversion: {description} ({detail}): {cost}")?;
     }
-    for note in &status.notes {
+    for note in status.notes.iter().cloned().chain(status.ungoverned()) {
         writeln!(out, "  note: {note}")?;
     }
     Ok(())
@@ -423,11 +424,9 @@ fn governor(observed: &Observed, ring_holds: bool) -> String {
             percent(observed.held)
         ),
     };
-    let Observed { pid, cpu, doing, nice, .. } = observed;
+    let (Observed { pid, cpu, .. }, weight) = (observed, observed.weight());
     let own = observed.own_cpu * 100.0;
-    format!(
-        "thread {pid} on CPU {cpu}: {doing}, nice {nice}; {times}{ring}; the governor itself {own:.1}%"
-    )
+    format!("thread {pid} on CPU {cpu}: {weight}; {times}{ring}; the governor itself {own:.1}%")
 }
 
 #[cfg(test)]

@@ -339,6 +339,12 @@ impl InterfaceStatus {
             && self.bypass().is_none()
     }
 
+    /// Why a thread that polls it is not governed, of each that is not.
+    pub fn ungoverned(&self) -> impl Iterator<Item = String> {
+        let polling = self.governed.iter().filter(|_| self.not_threaded.is_none());
+        polling.filter_map(Observed::ungoverned)
+    }
+
     /// Whether it is of the same gate. One that was lost may have another by now, with maps of its own.
     pub fn is_of_gate(&self, other: &Self) -> bool {
         self.counters_map_id == other.counters_map_id

@@ -542,6 +542,31 @@ fn a_policy_that_somebody_else_has_given_a_governed_thread_outlasts_what_the_gov
     assert_eq!(sched::policy(thread).unwrap(), theirs);
 }
 
+#[test]
+fn a_thread_of_somebody_elses_policy_is_called_ungoverned_until_it_is_put_back() {
+    let (host, daemon) = governed(&[]);
+    let thread = host.thread();
+    let says = |arguments: &[&str]| host.network.says(arguments);
+    for theirs in [SchedPolicy::Fifo(7), SchedPolicy::RoundRobin(5), SchedPolicy::Idle] {
+        host.wait_for_rest();
+        sched::set_weight(thread, theirs, Nice(0), None).unwrap();
+        let pid = thread.as_raw_nonzero();
+        let told = format!("given NAPI thread {pid} {theirs}, so it is not governed; `chrt ");
+        wait_until("it is not governed", || host.network.check().contains(&told));
+        assert!(host.network.check().starts_with("degraded: near: "), "{}", host.network.check());
+        assert_eq!(host.governed()["others_policy"], theirs.to_string());
+        let text = says(&["status"]);
+        assert!(text.contains(&format!(": not governed, {theirs}; ")), "{text}");
+        assert!(text.contains(&format!("note: somebody has {told}")), "{text}");
+        assert!(!says(&["status", "--openmetrics"]).contains("weir_governor_nice{"));
+        sched::set_weight(thread, SchedPolicy::Normal, Nice(5), None).unwrap();
+        wait_until("it is governed again", || host.is_batch() && host.nice() == Nice(0));
+        wait_until("that is told", || host.network.check().starts_with("protected: "));
+        assert_eq!(host.governed()["others_policy"], Value::Null);
+    }
+    host.network.assert_left_untouched_by(daemon);
+}
+
 /// It keeps the thread that looks after NAPI from its CPU, which has a real-time priority, too.
 #[test]
 fn beside_a_real_time_process_that_never_sleeps_weir_acts_and_ends() {

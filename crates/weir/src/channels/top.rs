@@ -99,11 +99,9 @@ fn summary(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<()> {
 
 /// A NAPI thread and its regime.
 fn input(observed: &Observed) -> String {
-    let Observed { cpu, doing, nice, .. } = observed;
+    let (cpu, weight) = (observed.cpu, observed.weight());
     let (used, wasted) = (observed.used * 100.0, observed.wasted * 100.0);
-    format!(
-        "CPU {cpu}: receiving takes {used:.0}% ({wasted:.0}% for discards), {doing}, nice {nice}"
-    )
+    format!("CPU {cpu}: receiving takes {used:.0}% ({wasted:.0}% for discards), {weight}")
 }
 
 /// A terminal, or a file that gets one view below the other, as does a terminal that knows no cursor.

@@ -1,5 +1,6 @@
 //! Looks after one NAPI thread.
 
+use std::mem::replace;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::Thread;
@@ -84,6 +85,7 @@ struct Told {
     switches: Nanos,
     action: Option<Action>,
     limits: Vec<(Channel, f64)>,
+    others_policy: Option<String>,
 }
 
 impl Look {
@@ -104,6 +106,7 @@ impl Look {
             switches: Nanos::ZERO,
             action: None,
             limits: vec![],
+            others_policy: None,
         };
         Self {
             input,
@@ -304,8 +307,12 @@ impl Look {
     pub(super) fn observed(&self, links: &Links) -> Observed {
         let mut told = lock(&self.told);
         let (at, counters) = (Instant::now(), self.input.read());
-        let thread = self.thread.living().and_then(|pid| sched::sched_stat(pid).ok());
-        let thread = thread.unwrap_or(told.thread);
+        let pid = self.thread.living();
+        let thread = pid.and_then(|pid| sched::sched_stat(pid).ok()).unwrap_or(told.thread);
+        let others = pid.and_then(|pid| knob::others_policy(pid, self.old_policy).ok().flatten());
+        if replace(&mut told.others_policy, others.clone()).is_some() && others.is_none() {
+            self.set_anew();
+        }
         let whole = Nanos::from(at.duration_since(told.at));
         let share = |now: Nanos, then: Nanos| (now - then).share_of(whole);
         let settings = *lock(&self.settings);
@@ -325,6 +332,7 @@ impl Look {
             r_ring_pps: c_gate_ns.map(|ns| settings.user_share.rest() * 1e9 / ns),
             own_cpu: share(told.own_cpu, told.own_cpu_then),
             limits: told.limits.iter().map(|each| LimitRow::of(each, links)).collect(),
+            others_policy: others,
         };
         (told.at, told.counters, told.thread) = (at, counters, thread);
         (told.own_cpu_then, told.switches) = (told.own_cpu, Nanos::ZERO);

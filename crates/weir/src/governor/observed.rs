@@ -49,6 +49,27 @@ pub struct Observed {
     pub own_cpu: f64,
     /// Channels that are held to a share of that CPU, as it is saturated.
     pub limits: Vec<LimitRow>,
+    /// The policy that somebody else has given it, so that it is not governed; else `null`.
+    #[serde(default)]
+    pub others_policy: Option<String>,
+}
+
+impl Observed {
+    /// How it is weighed, for a person.
+    pub fn weight(&self) -> String {
+        match &self.others_policy {
+            Some(policy) => format!("not governed, {policy}"),
+            None => format!("{}, nice {}", self.doing, self.nice),
+        }
+    }
+
+    /// Why it is not governed, if it is not.
+    pub fn ungoverned(&self) -> Option<String> {
+        let (policy, pid) = (self.others_policy.as_ref()?, self.pid);
+        Some(format!(
+            "somebody has given NAPI thread {pid} {policy}, so it is not governed; `chrt --other --pid 0 {pid}` ends that"
+        ))
+    }
 }
 
 /// A channel that is held to its share.

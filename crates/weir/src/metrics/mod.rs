@@ -48,9 +48,13 @@ const GAUGES: [(&str, &str, Values<f64>); 9] = [
         "What may take packets elsewhere; 1 if the gate passes everything because of it",
         |status| by_diversion(&status.diversions),
     ),
-    ("governor_nice", "The nice value of a thread that polls the interface", |status| {
-        by_thread(status, |thread| Some(thread.nice.0.into()))
-    }),
+    (
+        "governor_nice",
+        "The nice value of a thread that polls the interface; none while it has somebody else's policy",
+        |status| {
+            by_thread(status, |thread| thread.others_policy.is_none().then(|| thread.nice.0.into()))
+        },
+    ),
     (
         "governor_used_ratio",
         "The share of a CPU that such a thread took in the last second",
