@@ -121,6 +121,7 @@ pub struct Protected {
     polled: Polled,
     news: Vec<String>,
     notes: Vec<String>,
+    steered: Option<String>,
     lazy: Option<String>,
     since: String,
     last: Sample,
@@ -170,7 +171,6 @@ impl Protected {
         let mut notes = notes::at_start(ifindex, &interface, attached.mode, settings.forward);
         let rps = if settings.rps_off { steer_nowhere(host, &claim.journal)? } else { vec![] };
         notes.extend(kernel.group_note.clone());
-        notes.extend(rps::note(&rps::steering(&host.sysfs, &interface)));
         let driver = ethtool::driver(&interface).ok();
         let ring_drops_counted = counts_ring_drops(driver.as_deref());
         let late_dropped = late_drops(snmp::udp_stats()?);
@@ -204,6 +204,7 @@ impl Protected {
             polled: Polled::default(),
             news: vec![],
             notes,
+            steered: None,
             lazy: None,
             since: clock::timestamp(SystemTime::now()),
             last,
@@ -214,6 +215,7 @@ impl Protected {
             ticks_since_change: 0,
             ticks: 0,
         };
+        protected.look_at_steering();
         protected.begin_polling(console)?;
         protected.look_at_answers()?;
         Ok(protected)
@@ -334,6 +336,7 @@ impl Protected {
         }
         if ungoverned || ticks <= FOLLOW_UP_TICKS || ticks.is_multiple_of(LOOK_ANYWAY_TICKS) {
             threads = self.look_for_threads();
+            self.look_at_steering();
             self.regain_limit();
         }
         self.ticks = self.ticks.wrapping_add(1);
@@ -411,7 +414,7 @@ impl Protected {
             sleep: sleep.clone(),
             nice: self.threads.weight().fixed(),
             governed: self.threads.observed(&self.host.links),
-            no_governor: self.no_governor.clone(),
+            no_governor: self.no_governor.clone().or_else(|| self.threads.ungoverned()),
             shares_enforced: self.threads.shares_are_enforced(),
             user_share: self.settings.governor.user_share,
             prefer: self.settings.governor.prefer,
@@ -537,7 +540,13 @@ impl Protected {
     /// What its user should know besides.
     fn notes(&self) -> impl Iterator<Item = String> {
         let unused = self.polled.never_by_threads().then(|| self.settings.threads.unused());
-        self.notes.iter().cloned().chain(unused.into_iter().flatten()).chain(self.threads.note())
+        let notes = self.notes.iter().chain(&self.steered).cloned();
+        notes.chain(unused.into_iter().flatten()).chain(self.threads.note())
+    }
+
+    fn look_at_steering(&mut self) {
+        let steering = rps::steering(&self.host.sysfs, &self.interface());
+        self.steered = rps::note(&steering, self.settings.rps_off);
     }
 
     /// What the user should know that has changed since this was last asked.

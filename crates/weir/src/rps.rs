@@ -27,13 +27,17 @@ pub fn is_on(mask: &str) -> bool {
     mask.chars().any(|digit| digit.is_ascii_hexdigit() && digit != '0')
 }
 
-/// What to tell the user about queues that steer; none if there is none.
-pub fn note(steering: &[(String, String)]) -> Option<String> {
+/// What to tell the user about queues that steer, although weir has switched steering off or not; none if there is none.
+pub fn note(steering: &[(String, String)], is_switched_off: bool) -> Option<String> {
     let queues: Vec<&str> = steering.iter().map(|(queue, _)| queue.as_str()).collect();
+    let remedy = match is_switched_off {
+        true => "somebody has set it since weir switched it off: write 0 to `rps_cpus`",
+        false => "`weir run --rps-off` switches it off while weir runs",
+    };
     (!queues.is_empty()).then(|| {
         format!(
             "receive packet steering (RPS) is on for {}: it hands packets on to softirqs, which \
-             nothing governs; `weir run --rps-off` switches it off while weir runs",
+             nothing governs; {remedy}",
             queues.join(", ")
         )
     })
@@ -47,6 +51,6 @@ mod tests {
     fn masks_of_no_cpu_are_off() {
         assert_eq!(["0", "00000000,00000000", ""].map(is_on), [false; 3]);
         assert_eq!(["2", "00000001,00000000", "f"].map(is_on), [true; 3]);
-        assert_eq!(note(&[]), None);
+        assert_eq!(note(&[], false), None);
     }
 }

@@ -35,6 +35,8 @@ pub struct NapiThreads {
     governors: Option<Rc<Governors>>,
     governor: Settings,
     threads: Vec<NapiThread>,
+    /// Why the last one that was to be governed is not, if it is not.
+    ungoverned: Option<String>,
     /// Of the interface, once one of them is governed.
     deferral: Option<(Arc<Deferral>, TurnedKnob)>,
 }
@@ -71,7 +73,8 @@ impl NapiThreads {
         governors: Option<Rc<Governors>>,
         governor: Settings,
     ) -> Self {
-        Self { settings, governors, governor, threads: Vec::new(), deferral: None }
+        let (threads, ungoverned, deferral) = (Vec::new(), None, None);
+        Self { settings, governors, governor, threads, ungoverned, deferral }
     }
 
     /// Waits until there are threads, and sets them up.
@@ -114,7 +117,7 @@ impl NapiThreads {
             match self.set_up(journal, task.clone()) {
                 Ok(thread) => self.threads.push(thread),
                 // It has ended meanwhile.
-                Err(_) if Task::napi_thread(task.pid) != Some(task) => {}
+                Err(_) if Task::napi_thread(task.pid) != Some(task) => self.ungoverned = None,
                 Err(error) => return Err(error),
             }
         }
@@ -156,8 +159,9 @@ impl NapiThreads {
                     self.deferral = Some((Arc::new(deferral), knob));
                 }
                 let deferral = self.deferral.as_ref().map(|(deferral, _)| Arc::clone(deferral));
-                let governed = governors.govern((task, old_policy), deferral, self.governor)?;
-                thread.governed = Some(governed);
+                let governed = governors.govern((task, old_policy), deferral, self.governor);
+                self.ungoverned = governed.as_ref().err().map(ToString::to_string);
+                thread.governed = Some(governed?);
             }
         }
         if let Some(CpuList(new)) = &self.settings.cpus {
@@ -199,6 +203,11 @@ impl NapiThreads {
 
     fn governed(&self) -> impl Iterator<Item = &Governed> {
         self.threads.iter().filter_map(|thread| thread.governed.as_ref())
+    }
+
+    /// Why the governor could not take one of them, if so.
+    pub fn ungoverned(&self) -> Option<String> {
+        self.ungoverned.clone()
     }
 
     /// What their user should know of the governor.

@@ -194,3 +194,29 @@ fn a_start_in_a_group_of_few_threads_protects_or_ends() {
         wait_until("everything is put back", || network.is_untouched());
     }
 }
+
+/// Be it that none of the governor's threads can be started, or only the one for a NAPI thread.
+#[test]
+fn a_daemon_with_too_few_threads_to_govern_is_degraded() {
+    let network = Network::new();
+    let group = Group::with("pids.max", "fewer");
+    let protects = |count: &i32| {
+        group.write("pids.max", &count.to_string());
+        let daemon = Daemon::spawn_in(&group.0, &network, &[]);
+        assert!(daemon.has_begun(), "with {count} threads");
+        let published = || !network.published().is_empty();
+        wait_until("it protects, or has ended", || published() || network.is_untouched());
+        let (status, check) = (network.published(), network.check());
+        daemon.signal(Signal::TERM);
+        daemon.end();
+        wait_until("everything is put back", || network.is_untouched());
+        let Some(status) = status.first() else { return false };
+        let is_governed = status["governed"][0].is_object();
+        let expected =
+            if is_governed { "protected: near" } else { "degraded: near: no governor: " };
+        assert!(check.starts_with(expected), "with {count} threads: {check}");
+        !is_governed
+    };
+    // Between them is a number with which it does not start.
+    assert!((4..=8).filter(protects).count() > 1);
+}

@@ -169,6 +169,26 @@ fn packet_steering_is_noted_and_switched_off_on_request() {
 }
 
 #[test]
+fn packet_steering_that_somebody_else_switches_later_is_noted_as_it_is() {
+    let network = Network::new();
+    let set = |mask| network.write("queues/rx-0/rps_cpus", mask);
+    let notes = || network.interface_status()["notes"].to_string();
+    set("2");
+    let daemon = Daemon::start(&network, &[]);
+    assert!(notes().contains("(RPS) is on for rx-0"), "{}", notes());
+    set("0");
+    wait_until("it is noted no longer", || !notes().contains("RPS"));
+    daemon.interrupt();
+    let daemon = Daemon::start(&network, &["--rps-off"]);
+    assert!(!notes().contains("RPS"), "{}", notes());
+    set("2");
+    wait_until("it is noted", || notes().contains("(RPS) is on for rx-0"));
+    assert!(notes().contains("somebody has set it since"), "{}", notes());
+    set("0");
+    network.assert_left_untouched_by(daemon);
+}
+
+#[test]
 fn packet_steering_of_a_queue_that_is_gone_goes_with_it() {
     let network = Network::new();
     let set_queues = |count: &str| sh(&network, &format!("ethtool -L near rx {count}"));
