@@ -10,6 +10,7 @@ use weir_socket::message::borrow;
 use weir_socket::protocol::RING_BYTES_MAX;
 use weir_socket::{Channel, DEFAULT_RING_BYTES};
 
+use crate::past;
 use crate::say::{say, say_once};
 use crate::slots::{self, Lazy};
 
@@ -40,9 +41,15 @@ pub(crate) fn consider(fd: c_int) {
 }
 
 fn make_lazy(fd: c_int, address: SocketAddr) -> Result<(), String> {
+    if let Some(why) = past::is_past() {
+        return Err(why.into());
+    }
     let sharing = slots::sharing(address);
     if sharing >= sharing_max(fd) {
-        return Err(format!("{sharing} of this process share its address and are lazy"));
+        return Err(format!(
+            "{sharing} of this process share its address and are lazy. More may not be, lest clients decide how many: one \
+             is, or with SO_REUSEPORT as many as there are CPUs; so start no more threads than those"
+        ));
     }
     let all = slots::with_duplicates(fd);
     if all.iter().any(|fd| slots::WATCHED.has(*fd)) {

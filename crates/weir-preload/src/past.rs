@@ -1,13 +1,54 @@
 //! Calls after which a socket is read past this library: by the C library's own calls, or by another program. It becomes
 //! an ordinary one.
 
-use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{FILE, iovec, mmsghdr, msghdr, off64_t, ssize_t};
 
-use crate::next::next;
+use crate::next::{Next, next};
 use crate::say::say_once;
 use crate::{readv, slots};
+
+/// The libraries that make io_uring's system calls themselves.
+const LIBURING: &[&CStr] = &[c"liburing.so.2", c"liburing-ffi.so.2", c"liburing.so.1"];
+const BY_IO_URING: &str =
+    "the program has an io_uring, and what it receives by that cannot be seen";
+static HAS_IO_URING: AtomicBool = AtomicBool::new(false);
+
+/// Why no socket of this process may be lazy.
+pub(crate) fn is_past() -> Option<&'static str> {
+    HAS_IO_URING.load(Ordering::Relaxed).then_some(BY_IO_URING)
+}
+
+/// liburing's calls that make an io_uring. One that the kernel refuses changes nothing.
+macro_rules! liburing {
+    ($($name:ident, $text:literal: ($($argument:ident: $type:ty),+);)+) => {$(
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($argument: $type),+) -> c_int {
+            static NEXT: Next = Next::named($text);
+            let found = NEXT.find(LIBURING);
+            type Real = unsafe extern "C" fn($($type),+) -> c_int;
+            // SAFETY: liburing's function of that name has that type.
+            let real = unsafe { std::mem::transmute::<*mut c_void, Option<Real>>(found) };
+            // SAFETY: as the caller promises.
+            let result = real.map_or(-libc::ENOSYS, |real| unsafe { real($($argument),+) });
+            if result >= 0 {
+                HAS_IO_URING.store(true, Ordering::Relaxed);
+                slots::all().for_each(|fd| give_up(fd, BY_IO_URING));
+            }
+            result
+        }
+    )+};
+}
+liburing! {
+    io_uring_queue_init, c"io_uring_queue_init": (entries: c_uint, ring: *mut c_void, flags: c_uint);
+    io_uring_queue_init_params, c"io_uring_queue_init_params":
+        (entries: c_uint, ring: *mut c_void, parameters: *mut c_void);
+    io_uring_queue_init_mem, c"io_uring_queue_init_mem":
+        (entries: c_uint, ring: *mut c_void, parameters: *mut c_void, buffer: *mut c_void, length: usize);
+    io_uring_setup, c"io_uring_setup": (entries: c_uint, parameters: *mut c_void);
+}
 
 fn give_up(fd: c_int, why: &str) {
     if let Some(lazy) = slots::find(fd) {

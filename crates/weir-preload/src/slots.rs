@@ -191,6 +191,11 @@ pub(crate) fn find_to_receive(fd: c_int) -> Option<Arc<Lazy>> {
     known(fd).filter(|lazy| lazy.channel.may_have_datagrams()).or_else(|| find(fd))
 }
 
+/// All descriptors that are lazy sockets.
+pub(crate) fn all() -> impl Iterator<Item = c_int> {
+    LAZY.all()
+}
+
 /// Whether the table has a place for a descriptor of this process.
 pub(crate) fn has_place(fd: c_int) -> bool {
     usize::try_from(fd).is_ok_and(|fd| fd < SLOTS) && is_this_process()

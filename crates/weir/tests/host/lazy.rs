@@ -508,6 +508,7 @@ print(lazy(*[bound('198.18.0.1',socket.SO_REUSEPORT) for _ in range(cpus+3)])-cp
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "1 1 0\n2\n0\n");
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("UDP port 9995 has an ordinary socket: 1 of this process"), "{said}");
+    assert!(said.contains("start no more threads than those"), "{said}");
 }
 
 /// What cannot be followed is told: the socket would be an ordinary one, or have another ring, in silence.

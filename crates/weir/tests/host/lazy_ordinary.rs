@@ -1,9 +1,9 @@
 //! Lazy sockets that become ordinary ones, as what a program does with them cannot be seen; and sockets that stay
 //! ordinary, as the program has no room for more, or weir does not answer.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::UdpSocket;
-use std::process::Child;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::common::lazy::*;
@@ -120,6 +120,52 @@ s=bound(); socket.send_fds(other,[b'x'],[0,s.fileno()]); os.wait()
         let said = String::from_utf8(python.wait_with_output().unwrap().stderr).unwrap();
         assert!(said.contains(why), "{said}");
     }
+}
+
+/// As from liburing, which a plugin may have for itself alone. A kernel may refuse an io_uring.
+#[test]
+fn the_sockets_of_a_program_that_has_an_io_uring_are_ordinary_ones() {
+    let library = std::env::temp_dir().join(format!("weir-test-{}-uring.so", std::process::id()));
+    let mut compiler = Command::new("cc");
+    compiler
+        .args(["-shared", "-fPIC", "-Wl,-soname,liburing.so.2", "-xc", "-", "-o"])
+        .arg(&library);
+    let mut compiler = compiler.stdin(Stdio::piped()).spawn().unwrap();
+    let code = b"int io_uring_queue_init(unsigned n, void *r, unsigned f) { return n ? 0 : -22; }";
+    compiler.stdin.take().unwrap().write_all(code).unwrap();
+    assert!(compiler.wait().unwrap().success());
+    let (network, _daemon) = protected_ipv4(&["--lazy"]);
+    let script = r"
+import ctypes
+def init(n): return ctypes.CDLL(None).io_uring_queue_init(n,None,0)
+s=bound(); print(init(8),flush=True); input()
+liburing=ctypes.CDLL(sys.argv[1]); print(init(0),flush=True); input()
+print(init(8)); other=socket.socket(2,2); other.bind(('198.18.0.1',9996)); print('waits',flush=True)
+line=ctypes.create_string_buffer(9); ctypes.CDLL('libc.so.6').recv(s.fileno(),line,9,0); print(line.value.decode())
+";
+    let script = format!("{NESTED}{script}");
+    let mut python = preloading("timeout", &["60", "python3", "-c", &script]);
+    python.arg(&library).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut python = network.near.run(|| python.spawn().unwrap()).unwrap();
+    let mut goes_on = python.stdin.take().unwrap();
+    let mut lines = BufReader::new(python.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let has = |lazy: &str| {
+        network.wait_until_published_again();
+        wait_until(lazy, || network.interface_status()["notes"].to_string().contains(lazy));
+    };
+    for refused in ["-38", "-22"] {
+        assert_eq!(lines.next().as_deref(), Some(refused));
+        has("lazy sockets: 1,");
+        goes_on.write_all(b"\n").unwrap();
+    }
+    assert_eq!(lines.next().as_deref(), Some("0"));
+    assert_eq!(lines.next().as_deref(), Some("waits"));
+    std::fs::remove_file(&library).unwrap();
+    has("lazy sockets: 0,");
+    network.far_socket("198.18.0.2:0").send_to(b"here", LAZY).unwrap();
+    assert_eq!(lines.next().as_deref(), Some("here"));
+    let said = String::from_utf8(python.wait_with_output().unwrap().stderr).unwrap();
+    assert_eq!(said.matches("the program has an io_uring").count(), 1, "{said}");
 }
 
 /// `waited()` binds each socket, in turn, and says how it is waited for. Of the numbers that are sent meanwhile, all
