@@ -23,7 +23,7 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	if (weir_socket_attach(fd, 0))
-		perror("an ordinary socket");
+		fprintf(stderr, "an ordinary socket: %s\n", weir_socket_why());
 	else
 		puts("a lazy socket");
 	fflush(stdout);

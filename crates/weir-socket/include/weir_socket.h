@@ -25,12 +25,16 @@ struct mmsghdr;
  * (IP_PKTINFO, SO_TIMESTAMPNS, ...) are to be set before. 0 if it is lazy now;
  * else -1, and errno is ENOENT (no weir offers lazy sockets here), EACCES (one
  * does, but not to this user), EPERM (weir refuses, such as where firewall rules
- * would be bypassed: its own output says why), ETIMEDOUT (it does not answer),
- * EMFILE or ENOMEM (the program's own limits leave no room), or another. A socket
- * that was lazy already stays so, any other is then an ordinary one, and all calls
- * below work.
+ * would be bypassed), ETIMEDOUT (it does not answer), EMFILE or ENOMEM (the
+ * program's own limits leave no room), or another; weir_socket_why() says more.
+ * A socket that was lazy already stays so, any other is then an ordinary one,
+ * and all calls below work.
  */
 int weir_socket_attach(int fd, uint64_t ring_bytes);
+
+/* Why this thread's last socket that weir_socket_attach() left ordinary is so,
+ * and what to do, in words; "" if there was none. It lasts until the next. */
+const char *weir_socket_why(void);
 
 /* Its packets go to the kernel's socket, within milliseconds. The calls below
  * give what is on the ring by then, and then those: nothing is lost. -1 and

@@ -39,8 +39,11 @@ const TOLD_FROM: RawFd = 512;
 /// Why a socket is not lazy: it is an ordinary one, then.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Ordinary {
-    /// No weir offers lazy sockets in this network namespace.
-    #[error("no weir offers lazy sockets in this network namespace; `weir run --lazy IFACE` does")]
+    /// No weir offers lazy sockets in this network namespace, or where it listens is hidden.
+    #[error(
+        "no weir offers lazy sockets in this network namespace, or this program does not see the host's /run/weir: start \
+         `weir run --lazy IFACE`, or bind-mount /run/weir into the program's container"
+    )]
     NotRunning,
     /// One does, but not to this user.
     #[error(
@@ -51,7 +54,7 @@ pub enum Ordinary {
     #[error("weir leaves this socket ordinary: {0}")]
     Refused(String),
     /// What listens is not root's, so nothing is told to it.
-    #[error("what listens in place of weir belongs to uid {0}, not to root")]
+    #[error("what listens in place of weir belongs to {}", owner(*.0))]
     Impostor(u32),
     /// The answer did not come in time, now or a moment ago.
     #[error(
@@ -82,6 +85,19 @@ pub enum Ordinary {
     /// The answer is not one of weir's.
     #[error("weir's answer cannot be read: {0}")]
     Malformed(#[from] crate::protocol::Malformed),
+}
+
+/// What users look like whom a user namespace does not map (`kernel.overflowuid`).
+const UNMAPPED: u32 = 65534;
+
+fn owner(uid: u32) -> String {
+    let root = match uid {
+        UNMAPPED => {
+            "; or to the host's root, whom this user namespace does not map: start the program outside of it"
+        }
+        _ => "",
+    };
+    format!("uid {uid}, not to root{root}")
 }
 
 /// Asks for a ring of so many bytes for a bound UDP socket. The ring lasts as long as the connection.
@@ -245,5 +261,17 @@ fn connect(netns_cookie: u64, deadline: Instant) -> Result<OwnedFd, Ordinary> {
         Err(Errno::NOENT | Errno::CONNREFUSED) => Err(Ordinary::NotRunning),
         Err(Errno::ACCESS) => Err(Ordinary::NotAllowed),
         Err(errno) => Err(failed(errno)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_whom_the_namespace_does_not_map_may_be_root() {
+        let told = |uid| Ordinary::Impostor(uid).to_string();
+        assert!(told(UNMAPPED).contains("this user namespace does not map"), "{}", told(UNMAPPED));
+        assert!(told(1000).ends_with("belongs to uid 1000, not to root"), "{}", told(1000));
     }
 }

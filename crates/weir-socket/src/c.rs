@@ -2,8 +2,9 @@
 
 #![allow(unsafe_code, reason = "C calls in")]
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
@@ -21,6 +22,11 @@ type Table = BTreeMap<RawFd, Arc<Lazy>>;
 
 /// Not behind a lock, which another thread might have when a process forks: the child would wait for it for ever.
 static TABLE: ArcSwapOption<Table> = ArcSwapOption::const_empty();
+
+thread_local! {
+    /// Why the last socket was left ordinary.
+    static WHY: RefCell<CString> = RefCell::default();
+}
 
 fn find(fd: RawFd) -> Option<Arc<Lazy>> {
     TABLE.load().as_ref()?.get(&fd).cloned()
@@ -68,9 +74,16 @@ pub extern "C" fn weir_socket_attach(fd: c_int, ring_bytes: u64) -> c_int {
         Err(why) => {
             // Another may have had the number, and have been closed without being detached.
             change(|table| table.retain(|other, entry| *other != fd || entry.2 == cookie));
+            WHY.set(CString::new(why.to_string()).unwrap_or_default());
             fail(why.errno())
         }
     }
+}
+
+/// Why a socket was left ordinary. See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn weir_socket_why() -> *const c_char {
+    WHY.with_borrow(|why| why.as_ptr())
 }
 
 /// The socket is an ordinary one from now on. See the header.

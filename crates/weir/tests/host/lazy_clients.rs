@@ -557,3 +557,13 @@ fn any_bytes_and_descriptors_are_survived() {
     assert_others_are_served(&network, &daemon, "noise");
     wait_until("nothing is left open", || descriptors(&daemon) <= before);
 }
+
+#[test]
+fn a_program_that_does_not_see_where_weir_listens_is_told_how_to_reach_it() {
+    let (network, _daemon) = protected_ipv4(&["--lazy"]);
+    let bind = "import socket; socket.socket(2,2).bind(('198.18.0.1',9995))";
+    let hidden = format!("mount -t tmpfs none /run/weir && exec python3 -c \"{bind}\"");
+    let unshare = preloaded(&network, "unshare", &["--mount", "sh", "-c", &hidden]);
+    let said = String::from_utf8(unshare.wait_with_output().unwrap().stderr).unwrap();
+    assert!(said.contains("bind-mount /run/weir into the program's container"), "{said}");
+}

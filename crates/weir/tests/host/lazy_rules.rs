@@ -1,5 +1,7 @@
 //! Lazy sockets, and what the kernel's path would do to their packets: rules, tc, routes.
 
+use std::process::Command;
+
 use crate::common::lazy::*;
 use crate::common::*;
 use crate::lazy::*;
@@ -117,4 +119,22 @@ fn an_interface_that_is_renamed_is_looked_at_by_its_new_name() {
     wait_until("it came by the ring", || network.count_on("renamed", "lazy") == 1);
     filter("renamed");
     daemon.said("renamed has tc filters at ingress");
+}
+
+#[test]
+fn a_c_program_is_told_why_its_socket_is_an_ordinary_one() {
+    let (network, _daemon) = protected_ipv4(&["--lazy"]);
+    sh(&network, "nft 'table inet t { chain c { type filter hook input priority 0; counter; }; }'");
+    let script = r"
+import ctypes,socket,sys
+weir=ctypes.CDLL(sys.argv[1]); weir.weir_socket_why.restype=ctypes.c_char_p
+s=socket.socket(2,2); s.bind(('198.18.0.1',9995))
+print(weir.weir_socket_why(),weir.weir_socket_attach(s.fileno(),ctypes.c_uint64(0)),weir.weir_socket_why().decode())
+";
+    let mut command = Command::new("timeout");
+    command.args(["30", "python3", "-c", script, &artifact("libweir_socket.so")]);
+    let output = network.near.run(|| command.output().unwrap()).unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.starts_with("b'' -1 weir leaves this socket ordinary: "), "{said}");
+    assert!(said.contains("table inet t, chain c"), "{said}");
 }
