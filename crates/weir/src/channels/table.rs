@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use weir_bpf::gate::Policy;
+use weir_bpf::verdict::Verdict;
 
 use super::rows::{ChannelRow, CpuRow, Figures, InterfaceChannels, Report};
 use super::sockets::{OwnerRow, SocketsRow};
@@ -56,6 +57,13 @@ fn one_interface(out: &mut impl Write, interface: &InterfaceChannels) -> io::Res
         for discards in &interface.discards {
             writeln!(out, "    {} {done}: {}", discards.counter.packets, discards.reason)?;
         }
+    }
+    if interface.lazy.passed.packets > 0 {
+        let verdict = Verdict::Deliver.name();
+        writeln!(
+            out,
+            "  PASSED has what was put on lazy sockets' rings, in `weir status` the verdict {verdict}"
+        )?;
     }
     if interface.overflow.offered.packets > 0 {
         writeln!(out, "  4,096 channels at least are counted one by one; further ones together")?;
@@ -264,6 +272,10 @@ mod tests {
         assert_eq!(columns, ["3", "3", "3", "3", "3", "3", "75%", "300%"]);
         assert!(table.contains("    no process has it open\n"), "{table}");
         assert!(table.contains("  (lazy sockets, together)            2           2 "), "{table}");
+        assert!(
+            table.contains("lazy sockets' rings, in `weir status` the verdict deliver\n"),
+            "{table}"
+        );
         assert!(table.contains("7777      12.5%          3/s\n"), "{table}");
         assert_eq!(table.matches("from others").count(), 2, "{table}");
     }

@@ -2,6 +2,8 @@
 
 use std::iter::once;
 
+use weir_bpf::verdict::Reason;
+
 use super::super::reading::{CpuReading, InterfaceReading, IpReading, Reading};
 use super::finding::{BUSY_PPS, Cause, EXHAUSTED, FULL, Finding, Help, MOST, Sureness, hindered};
 use super::sockets::{KEPT_WAITING, Losses};
@@ -224,9 +226,19 @@ pub(super) fn early_discard(reading: &Reading, interface: &InterfaceReading) -> 
         whose: Some(name.clone()),
         weir: Help::Contains,
         weir_does: "makes what is lost cheap, and keeps it from harming others".into(),
-        advice: vec![format!(
-            "sudo weir channels {name}    (whose they are; --sources: who sends them)"
-        )],
+        advice: match reason == Reason::LazyFull.name() {
+            // No channel has them.
+            true => vec![
+                "sudo grep -l bpf-map /proc/[0-9]*/maps    (the processes that read rings, and weir; which of them is too \
+                 slow, `top` shows)"
+                    .into(),
+                "for bursts a larger ring: WEIR_RING_BYTES=16777216 with the preload library; else the program asks for it"
+                    .into(),
+            ],
+            false => vec![format!(
+                "sudo weir channels {name}    (whose they are; --sources: who sends them)"
+            )],
+        },
     })
 }
 

@@ -319,6 +319,11 @@ fn what_weir_discards_is_lost_and_what_it_has_not_cured_it_does_not_cure() {
     assert_eq!((diagnosis.verdict, finding.cause), (Verdict::Wrong, Cause::EarlyDiscard));
     assert!(finding.what.contains("500,000 packets/s on eth0, most as udp-full"), "{finding:#?}");
     assert!(finding.advice[0].contains("sudo weir channels eth0"), "{finding:#?}");
+    // Which have no channel.
+    host.interfaces[0].discarded_as = Some("lazy-full".into());
+    let advice = &Diagnosis::of(&host).findings[0].advice;
+    assert!(advice.iter().all(|each| !each.contains("weir channels")), "{advice:#?}");
+    assert!(advice.iter().any(|each| each.contains("WEIR_RING_BYTES")), "{advice:#?}");
     let mut host = livelock(0.97);
     host.protected = vec!["eth0".into()];
     let finding = &Diagnosis::of(&host).findings[0];
