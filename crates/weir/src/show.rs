@@ -26,7 +26,7 @@ use crate::restore;
 use crate::rundir::{RUN_DIR, RunDir};
 use crate::sleep::SleepStatus;
 use crate::softirq::{CpuShares, LimitStatus};
-use crate::status::{DiversionStatus, InterfaceStatus, Overview};
+use crate::status::{DiversionStatus, InterfaceStatus, MASTER_JUDGES, Overview};
 use crate::threading::NotThreaded;
 use crate::walls::WallStatus;
 
@@ -149,7 +149,8 @@ fn shortcoming(status: &InterfaceStatus) -> Option<String> {
     if let Some(past) = status.bypass() {
         return Some(past);
     }
-    let Some(diversion) = status.diversions.iter().find(|each| each.passes_all) else {
+    let costs = |each: &&DiversionStatus| each.passes_all && each.cost != MASTER_JUDGES;
+    let Some(diversion) = status.diversions.iter().find(costs) else {
         let none = status.no_governor.as_ref().map(|why| format!("no governor: {why}"));
         return none.or_else(|| status.ungoverned().next());
     };

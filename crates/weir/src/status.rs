@@ -48,6 +48,10 @@ const HANGS: Duration = Duration::from_secs(180);
 /// So long after its last knob, one that has room for a status and has published none does not start any more.
 const STARTING_MAX: Duration = Duration::from_secs(60);
 
+/// What it costs a port that its packets go to its master, if weir protects that.
+pub const MASTER_JUDGES: &str =
+    "costs nothing, as its master is protected, and the gate there judges them";
+
 /// What to look at where a status is missing.
 const ROOM: &str = "`df /run/weir` and `df -i /run/weir` say whether there is room for its status";
 
@@ -383,6 +387,19 @@ impl InterfaceStatus {
         // Until then it is told why it does not.
         all.retain(|one| !one.starts() || !lost.iter().any(|each| place(each) == place(one)));
         all.extend(lost);
+        let judging: Vec<_> =
+            all.iter().filter(|one| one.running && one.discards()).map(place).collect();
+        for one in &mut all {
+            let (netns, diversions) = (one.netns, &mut one.diversions);
+            for port in diversions.iter_mut().filter(|each| each.kind == DiversionKind::Enslaved) {
+                let is_master = |(of, name): &(u64, String)| {
+                    *of == netns && port.detail.split(' ').next_back() == Some(name)
+                };
+                if judging.iter().any(is_master) {
+                    port.cost = MASTER_JUDGES.into();
+                }
+            }
+        }
         Ok(all)
     }
 

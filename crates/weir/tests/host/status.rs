@@ -98,6 +98,31 @@ fn a_daemon_in_a_pid_namespace_of_its_own_is_known_by_its_number_here() {
 }
 
 #[test]
+fn a_port_is_not_degraded_once_its_master_is_protected() {
+    let (network, daemon) = protected(&[]);
+    sh(
+        &network,
+        "ip link add bridge type bridge; ip link set near master bridge up; ip link set bridge up",
+    );
+    wait_until("its packets go to the bridge", || {
+        network.check().contains("degraded: near: the interface's packets go to its master")
+    });
+    assert!(network.says(&["status"]).contains("protect the master instead"));
+    let run = || {
+        let mut command = Command::new(WEIR);
+        command.args(["run", "bridge", "--quiet"]).args(NO_CONFIG);
+        Owned::start(command.stderr(Stdio::null()))
+    };
+    let mut master = network.near.run(run).unwrap();
+    wait_until("both are protected", || network.check() == "protected: near, bridge\n");
+    let text = network.says(&["status"]);
+    assert!(text.contains("costs nothing, as its master is protected"), "{text}");
+    assert!(!text.contains("protect the master instead"), "{text}");
+    master.terminate();
+    daemon.interrupt();
+}
+
+#[test]
 fn a_daemon_that_reports_nothing_is_said_to() {
     let (network, daemon) = protected(&[]);
     let text = || network.says(&["status"]);
