@@ -20,6 +20,7 @@ use crate::guardian::Guardian;
 use crate::interface::{self, Kernel, Loss, Protected, TICK};
 use crate::joined::Waiting;
 use crate::key::Key;
+use crate::knob::Knob;
 use crate::lazy::LazyServer;
 use crate::metrics::Unserved;
 use crate::ready;
@@ -63,12 +64,14 @@ pub struct Unprotected {
     effective: Effective,
     /// When that is tried next.
     due: Instant,
+    /// What it has taken along, if it was moved: what it has when it is back is not all the host's own.
+    taken: Vec<Knob>,
 }
 
 impl Unprotected {
     /// It is not from now on.
     pub fn now(status: InterfaceStatus, effective: Effective) -> Self {
-        Self { status, effective, due: Instant::now() + REGAIN }
+        Self { status, effective, due: Instant::now() + REGAIN, taken: Vec::new() }
     }
 }
 
@@ -350,8 +353,9 @@ impl Daemon {
             let why = loss.why();
             self.console.say(&format!("{name} is no longer protected: {why}"));
             let status = interface.loss(why);
-            self.unprotected.push(Unprotected::now(status, interface.effective.clone()));
-            self.part(interface);
+            let lost = Unprotected::now(status, interface.effective.clone());
+            let taken = self.part(interface);
+            self.unprotected.push(Unprotected { taken, ..lost });
             self.tell_numbers();
             self.tell_manager_whom();
         }
@@ -393,7 +397,7 @@ impl Daemon {
             let is_it = |each: &Unprotected| each.status.interface == name;
             let Some(at) = self.unprotected.iter().position(is_it) else { continue };
             let effective = self.unprotected[at].effective.clone();
-            match self.protect(&host.links.kernel_name(&name), effective) {
+            match self.protect(&host.links.kernel_name(&name), effective, at) {
                 Ok(()) => {
                     self.unprotected.remove(at);
                     self.failures.retain(|(interface, _)| *interface != name);
@@ -411,7 +415,8 @@ impl Daemon {
         }
     }
 
-    fn protect(&mut self, name: &str, effective: Effective) -> Result<()> {
+    /// Protects the one at this place among the unprotected ones.
+    fn protect(&mut self, name: &str, effective: Effective, at: usize) -> Result<()> {
         let settings = self.reloader.settings(&effective);
         let host = &self.wardens.kernel.host;
         let claim =
@@ -426,6 +431,11 @@ impl Daemon {
             let guardian = Guardian::start(&keys, &self.signals.stop)?;
             self.wardens.keys = keys;
             self.employ(guardian);
+        }
+        for knob in std::mem::take(&mut self.unprotected[at].taken) {
+            if let Err(error) = knob.turn_back(&self.wardens.kernel.host, name) {
+                self.console.say(&format!("{name}: {knob}: {error}"));
+            }
         }
         let kernel = &self.wardens.kernel;
         let settings = (effective, settings);
@@ -470,7 +480,8 @@ impl Daemon {
         self.wardens.kernel.governors.as_ref()
     }
 
-    fn part(&mut self, interface: Protected) {
+    /// Puts everything back that is there; what is not.
+    fn part(&mut self, interface: Protected) -> Vec<Knob> {
         let farewell = interface.finish();
         self.console.say(&summary(&farewell));
         for line in &farewell.would_have {
@@ -479,6 +490,7 @@ impl Daemon {
         let failures = farewell.knobs.failures.iter();
         let named = failures.map(|failure| (farewell.interface.clone(), failure.clone()));
         self.failures.extend(named);
+        farewell.knobs.taken
     }
 
     fn bury_guardian(&mut self) {

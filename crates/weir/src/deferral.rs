@@ -64,6 +64,11 @@ impl Values {
         Ok(())
     }
 
+    /// Each by its name in sysfs.
+    pub fn attributes(&self) -> [(&'static str, &str); 2] {
+        [(POLLS, &self.polls), (INTERVAL, &self.interval_ns)]
+    }
+
     /// Whether the governor sets these, one attribute after the other.
     pub fn are_the_governors(&self) -> bool {
         self.polls_are_own() && self.interval_is_own()
@@ -86,7 +91,8 @@ impl Values {
 
 impl std::fmt::Display for Values {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{POLLS} {}, {INTERVAL} {}", self.polls, self.interval_ns)
+        let [(polls, of_polls), (interval, of_interval)] = self.attributes();
+        write!(f, "{polls} {of_polls}, {interval} {of_interval}")
     }
 }
 

@@ -99,6 +99,8 @@ pub struct Returns {
     pub left: Vec<String>,
     /// Those that could not be turned back.
     pub failures: Vec<String>,
+    /// Those that an interface has taken along, and by which it is known when it is back: a new one has their old values.
+    pub taken: Vec<Knob>,
 }
 
 impl Returns {
@@ -117,10 +119,23 @@ impl Returns {
                 let mut left = format!(
                     "{object} was {old}, and stays as it is if the interface has been moved"
                 );
-                if let Knob::Threaded { .. } = knob {
-                    left += &format!(": `echo {old} > /sys/class/net/NAME/{object}` there");
+                let is_threaded = matches!(knob, Knob::Threaded { old, .. } if old == "0");
+                let commands = match knob {
+                    Knob::Threaded { old, .. } => vec![(THREADED, old.as_str())],
+                    Knob::Deferral { old } => old.attributes().to_vec(),
+                    _ => vec![],
+                };
+                let commands = commands.iter().map(|(attribute, value)| {
+                    format!("`echo {value} > /sys/class/net/NAME/{attribute}`")
+                });
+                let commands: Vec<String> = commands.collect();
+                if !commands.is_empty() {
+                    left += &format!(": {} there", commands.join(", "));
                 }
                 self.left.push(left);
+                if matches!(knob, Knob::Deferral { .. }) || is_threaded {
+                    self.taken.push(knob.clone());
+                }
             }
             Err(error) => {
                 self.failures.push(format!("{knob}: {error}"));

@@ -8,6 +8,7 @@ use crate::common::*;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionbio;
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
+use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::sched::SchedPolicy;
 use weir_bpf::sys::sysfs::NetSysfs;
@@ -387,9 +388,45 @@ fn an_interface_that_is_moved_takes_threaded_along_and_that_is_said() {
     assert!(messages.contains("; threaded was 0, and stays as it is if"), "{messages}");
     let remedy = "moved: `echo 0 > /sys/class/net/NAME/threaded` there";
     assert!(messages.contains(remedy), "{messages}");
+    let [polls, interval] = ["napi_defer_hard_irqs", "gro_flush_timeout"]
+        .map(|attribute| format!("`echo 0 > /sys/class/net/NAME/{attribute}`"));
+    assert!(messages.contains(&format!("moved: {polls}, {interval} there")), "{messages}");
     let threaded = || NetSysfs::open().unwrap().read(NEAR, "threaded").unwrap();
     assert_eq!(network.far.run(threaded).unwrap(), "1");
     assert_eq!(network.files(), [] as [&str; 0]);
+}
+
+#[test]
+fn an_interface_that_was_moved_and_is_back_gets_back_what_it_took_along() {
+    let network = Network::new();
+    network.add_pair();
+    let daemon = Daemon::start(&network, &[NEAR2]);
+    let elsewhere = NetNs::create().unwrap();
+    wait_until("it is polled by threads", || network.threaded_on(NEAR2) == "1");
+    sh(&network, &format!("ip link set near2 netns {}", elsewhere.path().display()));
+    wait_until("its loss is told", || network.check().contains("near2 is no longer protected"));
+    // As the governor defers.
+    let deferral = [("napi_defer_hard_irqs", "1"), ("gro_flush_timeout", "24999")];
+    let defer = || {
+        let sysfs = NetSysfs::open().unwrap();
+        for (attribute, value) in deferral {
+            sysfs.write(NEAR2, attribute, value).unwrap();
+        }
+    };
+    elsewhere.run(defer).unwrap();
+    run_in(&elsewhere, &format!("ip link set near2 netns {}", network.near.path().display()));
+    sh(&network, "ip link set near2 up");
+    network.wait_until_both_are_protected();
+    let turned = network.status_of(NEAR2)["knobs"].to_string();
+    assert!(turned.contains(r#"{"knob":"threaded","new":"1","old":"0"}"#), "{turned}");
+    assert!(turned.contains("deferral"), "{turned}");
+    daemon.interrupt();
+    assert_eq!(network.threaded_on(NEAR2), "0");
+    let read = || {
+        let sysfs = NetSysfs::open().unwrap();
+        deferral.map(|(attribute, _)| sysfs.read(NEAR2, attribute).unwrap())
+    };
+    assert_eq!(network.near.run(read).unwrap(), ["0", "0"]);
 }
 
 #[test]
