@@ -154,8 +154,8 @@
 	  "would drop the packet: a user-mode screen's (NFQUEUE), or the "     \
 	  "egress interface's")                                                \
 	X(NO_ROUTE, PASS, OTHER, "no-route",                                   \
-	  "the destination IP address is not this interface's own, and is "    \
-	  "not forwarded")                                                     \
+	  "the destination IP address is not known as this host's own, and "   \
+	  "is not forwarded")                                                  \
 	X(OTHER_MAC, PASS, TAP, "other-mac",                                   \
 	  "the destination MAC address is not this interface's own")           \
 	X(SOURCE_ROUTED, PASS, OTHER, "source-routed",                         \

@@ -9,7 +9,7 @@ use libbpf_rs::{MapCore, MapFlags};
 use crate::abi;
 use crate::error::{Error, Result};
 use crate::skeleton::gate::types::weir_address_kind;
-use crate::sys::local_table::LocalAddresses;
+use crate::sys::local_table::{LocalAddresses, is_of_link};
 
 const LOCAL: u32 = weir_address_kind::WEIR_ADDRESS_LOCAL.0;
 const OF_ANOTHER: u32 = weir_address_kind::WEIR_ADDRESS_OF_ANOTHER.0;
@@ -19,10 +19,16 @@ const UNSURE: u32 = weir_address_kind::WEIR_ADDRESS_UNSURE.0;
 /// Addresses, and what they are.
 pub(crate) type Addresses = BTreeMap<IpAddr, u32>;
 
-/// These addresses, of each family the first [`abi::LOCAL_ADDRESSES`].
+/// Of each family the first [`abi::LOCAL_ADDRESSES`] of these.
 pub(crate) fn of(addresses: &LocalAddresses) -> Addresses {
-    let LocalAddresses { own, of_others, broadcast, unsure } = addresses;
-    let local = own.iter().map(|ip| (*ip, LOCAL));
+    kept(addresses, abi::LOCAL_ADDRESSES)
+}
+
+fn kept(addresses: &LocalAddresses, max: usize) -> Addresses {
+    let LocalAddresses { own, of_others, broadcast, unsure, prefixes: _ } = addresses;
+    // Of a link there are few, which come last in order and are never done without.
+    let (of_link, routed): (Vec<IpAddr>, Vec<IpAddr>) = own.iter().partition(|ip| is_of_link(**ip));
+    let local = of_link.into_iter().chain(routed).map(|ip| (ip, LOCAL));
     let of_others = of_others.iter().map(|ip| (*ip, OF_ANOTHER));
     let broadcast = broadcast.iter().map(|ip| (IpAddr::V4(*ip), BROADCAST));
     // As a source of IPv6, the kernel forwards them.
@@ -32,7 +38,7 @@ pub(crate) fn of(addresses: &LocalAddresses) -> Addresses {
     for (ip, kind) in local.chain(of_others).chain(broadcast).chain(unsure) {
         let kept = if ip.is_ipv4() { &mut ipv4 } else { &mut ipv6 };
         // An own address that looks like a broadcast address is an own address.
-        if *kept < abi::LOCAL_ADDRESSES
+        if *kept < max
             && let Entry::Vacant(vacant) = wanted.entry(ip)
         {
             vacant.insert(kind);
@@ -40,6 +46,19 @@ pub(crate) fn of(addresses: &LocalAddresses) -> Addresses {
         }
     }
     wanted
+}
+
+impl LocalAddresses {
+    /// What the gate does not know of them: a prefix, or more addresses of a family than it keeps. None if it knows all.
+    pub fn unlisted(&self) -> Option<String> {
+        if let Some((ip, length)) = self.prefixes.first() {
+            return Some(format!("the prefix {ip}/{length}"));
+        }
+        let (ipv4, ipv6): (Vec<_>, Vec<_>) =
+            kept(self, usize::MAX).into_keys().partition(IpAddr::is_ipv4);
+        let count = ipv4.len().max(ipv6.len());
+        (count > abi::LOCAL_ADDRESSES).then(|| format!("{count} addresses"))
+    }
 }
 
 /// What is in the maps.
@@ -86,4 +105,22 @@ impl AddressTable {
 
 fn failed(ip: IpAddr) -> impl Fn(libbpf_rs::Error) -> Error {
     Error::libbpf("update the table of own addresses for", ip.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv6Addr;
+
+    use super::*;
+
+    #[test]
+    fn of_too_many_addresses_those_of_the_link_are_kept() {
+        let routed = |number: u128| IpAddr::V6(Ipv6Addr::from_bits(0x2001 << 112 | number));
+        let of_link = "fe80::1".parse().unwrap();
+        let own = (0..2000).map(routed).chain([of_link]).collect();
+        let addresses = LocalAddresses { own, ..LocalAddresses::default() };
+        let known = of(&addresses);
+        assert_eq!(known.len(), abi::LOCAL_ADDRESSES);
+        assert!(known.contains_key(&of_link) && known.contains_key(&routed(0)));
+    }
 }

@@ -122,6 +122,8 @@ pub struct Protected {
     news: Vec<String>,
     notes: Vec<String>,
     steered: Option<String>,
+    /// What the gate does not know of this host's addresses.
+    unlisted: Option<String>,
     lazy: Option<String>,
     since: String,
     last: Sample,
@@ -165,6 +167,7 @@ impl Protected {
         let prepare = |place| load(kernel, &claim, &settings, place);
         let (gate, diverting, mut attached) =
             attach::attach(host, &claim, (settings.attach, settings.forward), prepare)?;
+        let unlisted = LocalAddresses::read(&[ifindex])?.unlisted();
         if settings.forward {
             attached.reason = "where the fast path forwards".into();
         }
@@ -205,6 +208,7 @@ impl Protected {
             news: vec![],
             notes,
             steered: None,
+            unlisted,
             lazy: None,
             since: clock::timestamp(SystemTime::now()),
             last,
@@ -283,7 +287,7 @@ impl Protected {
             // Ports and routes change without a word of the interface. A router's routes do all the time, so they are not
             // listened to.
             self.gate.follow_ports(&self.host.links, self.claim.ifindex)?;
-            set_addresses(&mut self.gate, self.claim.ifindex)?;
+            self.follow_addresses()?;
         }
         self.gate.believe_for(BELIEVED);
         followed.map(|_| None)
@@ -298,13 +302,23 @@ impl Protected {
         };
         self.gate.configure(self.host.links.mac(ifindex)?, self.settings.policy);
         self.gate.follow_mtu(self.host.links.info(ifindex)?.mtu);
-        set_addresses(&mut self.gate, ifindex)?;
+        self.follow_addresses()?;
         // What follows is tried again by the tick.
         self.stale = false;
         self.ticks_since_change = 0;
         self.bypass.begin_anew();
         self.follow_napi()?;
         renamed.map(|()| None)
+    }
+
+    fn follow_addresses(&mut self) -> Result<()> {
+        let unlisted = set_addresses(&mut self.gate, self.claim.ifindex)?;
+        // How many they are changes with each that is added.
+        if unlisted.is_some() && self.unlisted.is_none() {
+            self.news.extend(unlisted.as_deref().map(notes::unlisted));
+        }
+        self.unlisted = unlisted;
+        Ok(())
     }
 
     /// Whether its gate may sleep: not where nothing would wake it, nor where it is asked to count alone.
@@ -540,7 +554,8 @@ impl Protected {
     /// What its user should know besides.
     fn notes(&self) -> impl Iterator<Item = String> {
         let unused = self.polled.never_by_threads().then(|| self.settings.threads.unused());
-        let notes = self.notes.iter().chain(&self.steered).cloned();
+        let unlisted = self.unlisted.as_deref().map(notes::unlisted);
+        let notes = self.notes.iter().chain(&self.steered).cloned().chain(unlisted);
         notes.chain(unused.into_iter().flatten()).chain(self.threads.note())
     }
 
@@ -657,8 +672,11 @@ fn set_changeable(gate: &mut Gate, settings: &Settings) {
     gate.set_protected_ports(settings.protected_ports.iter().copied());
 }
 
-fn set_addresses(gate: &mut Gate, ifindex: IfIndex) -> Result<()> {
-    Ok(gate.set_local(&LocalAddresses::read(&[ifindex])?)?)
+/// Tells the gate this host's addresses; what it does not know of them.
+fn set_addresses(gate: &mut Gate, ifindex: IfIndex) -> Result<Option<String>> {
+    let addresses = LocalAddresses::read(&[ifindex])?;
+    gate.set_local(&addresses)?;
+    Ok(addresses.unlisted())
 }
 
 /// Switches receive packet steering off on every queue, until the knobs are dropped.

@@ -1,5 +1,6 @@
 //! What a gate costs or hides on an interface, told at the start together with the remedy.
 
+use weir_bpf::abi::LOCAL_ADDRESSES;
 use weir_bpf::attach::AttachMode;
 use weir_bpf::programs;
 use weir_bpf::sys::ethtool;
@@ -29,6 +30,14 @@ pub fn at_start(
         notes.extend(programs::at_tcx(ifindex).ok().and_then(|names| behind(&names)));
     }
     notes
+}
+
+/// Of this host's addresses, the gate does not know `what`.
+pub fn unlisted(what: &str) -> String {
+    format!(
+        "this host has {what} of its own; the gate knows single addresses, up to {LOCAL_ADDRESSES} of IPv4 and of IPv6, and \
+         passes what is for the others, also to full sockets (no-route)"
+    )
 }
 
 /// The gate has just been put behind the programs that were there.

@@ -3,7 +3,7 @@
 //! An interface's list of addresses does not say it. An address that was handed to a virtual machine is still
 //! listed, while its route has gone; an address of a dummy device is delivered whatever it comes in by.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use netlink_packet_core::{NLM_F_DUMP, NlasIterator, parse_ip};
@@ -12,7 +12,6 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use rustix::io::Errno;
 
 use super::netlink::{Socket, number, repeated};
-use crate::abi;
 use crate::error::{Error, Result};
 use crate::units::IfIndex;
 
@@ -37,58 +36,48 @@ pub struct LocalAddresses {
     pub broadcast: Vec<Ipv4Addr>,
     /// Those of which it is not certain that all their packets are delivered.
     pub unsure: Vec<IpAddr>,
+    /// Prefixes that are local as a whole, but for 127.0.0.0/8, with their lengths.
+    pub prefixes: Vec<(IpAddr, u8)>,
 }
 
 impl LocalAddresses {
-    /// Asks the kernel, in the calling thread's network namespace. Prefixes that are local as a whole are left out.
+    /// Asks the kernel, in the calling thread's network namespace.
     ///
     /// # Errors
     /// [`Error::System`] if the kernel does not answer, or the table changes all the time.
     pub fn read(interfaces: &[IfIndex]) -> Result<Self> {
+        Self::of_families(&[AddressFamily::Inet, AddressFamily::Inet6], interfaces)
+    }
+
+    fn of_families(families: &[AddressFamily], interfaces: &[IfIndex]) -> Result<Self> {
         let failed = |errno| Error::system("list", LOCAL_ROUTES, errno);
         let mut socket = Socket::open(None).map_err(failed)?;
         // Else the kernel lists every table: a router's has a million routes.
         socket.check_strictly().map_err(failed)?;
-        let [ipv4, ipv6] = [AddressFamily::Inet, AddressFamily::Inet6]
-            .map(|family| of_family(&mut socket, family, interfaces));
         let mut addresses = Self::default();
-        for (ip, end) in ipv4.map_err(failed)?.into_iter().chain(ipv6.map_err(failed)?) {
-            match (end, ip) {
-                (End::Own, _) => addresses.own.push(ip),
-                (End::OfAnother, _) => addresses.of_others.push(ip),
-                (End::Broadcast, IpAddr::V4(ip)) => addresses.broadcast.push(ip),
-                (End::Uncertain, _) => addresses.unsure.push(ip),
-                (End::Broadcast, _) => {}
+        for family in families {
+            let read = of_family(&mut socket, *family, interfaces).map_err(failed)?;
+            addresses.prefixes.extend(read.prefixes);
+            for (ip, end) in read.ends {
+                match (end, ip) {
+                    (End::Own, _) => addresses.own.push(ip),
+                    (End::OfAnother, _) => addresses.of_others.push(ip),
+                    (End::Broadcast, IpAddr::V4(ip)) => addresses.broadcast.push(ip),
+                    (End::Uncertain, _) => addresses.unsure.push(ip),
+                    (End::Broadcast, _) => {}
+                }
             }
         }
         Ok(addresses)
     }
 }
 
-/// A prefix that is this host's as a whole, but for 127.0.0.0/8, or more addresses than the gate keeps; none if neither
-/// is there. Of IPv4: what claims to come from there, the kernel drops.
+/// As [`LocalAddresses::unlisted`], of IPv4: what claims to come from there, the kernel drops.
 ///
 /// # Errors
 /// As [`LocalAddresses::read`].
 pub(crate) fn unlisted() -> Result<Option<String>> {
-    let failed = |errno| Error::system("list", LOCAL_ROUTES, errno);
-    let mut socket = Socket::open(None).map_err(failed)?;
-    socket.check_strictly().map_err(failed)?;
-    let look = || {
-        let (mut count, mut prefix) = (0, None);
-        local_routes(&mut socket, AddressFamily::Inet, |header, attributes| {
-            count += 1;
-            let length = header.destination_prefix_length;
-            let Some((ip, ..)) = parts(header, attributes) else { return };
-            let is_known = length == 32 || length > 0 && ip.is_loopback();
-            if header.kind == RouteType::Local && !is_known {
-                prefix = Some(format!("the prefix {ip}/{length}"));
-            }
-        })?;
-        let too_many = || (count > abi::LOCAL_ADDRESSES).then(|| format!("{count} addresses"));
-        Ok(prefix.or_else(too_many))
-    };
-    repeated(look).map_err(failed)
+    Ok(LocalAddresses::of_families(&[AddressFamily::Inet], &[])?.unlisted())
 }
 
 /// What becomes of the packets for an address.
@@ -116,14 +105,21 @@ impl End {
     }
 }
 
+/// What the table says of one family.
+#[derive(Default)]
+struct Local {
+    ends: BTreeMap<IpAddr, End>,
+    prefixes: BTreeSet<(IpAddr, u8)>,
+}
+
 fn of_family(
     socket: &mut Socket,
     family: AddressFamily,
     interfaces: &[IfIndex],
-) -> rustix::io::Result<BTreeMap<IpAddr, End>> {
+) -> rustix::io::Result<Local> {
     match repeated(|| try_family(socket, family, interfaces)) {
         // A kernel, or a namespace, without this family.
-        Err(Errno::OPNOTSUPP | Errno::AFNOSUPPORT | Errno::NOENT) => Ok(BTreeMap::new()),
+        Err(Errno::OPNOTSUPP | Errno::AFNOSUPPORT | Errno::NOENT) => Ok(Local::default()),
         read => read,
     }
 }
@@ -132,11 +128,17 @@ fn try_family(
     socket: &mut Socket,
     family: AddressFamily,
     interfaces: &[IfIndex],
-) -> rustix::io::Result<BTreeMap<IpAddr, End>> {
-    let mut all = BTreeMap::new();
+) -> rustix::io::Result<Local> {
+    let mut all = Local::default();
     local_routes(socket, family, |header, attributes| {
-        if let Some((ip, end)) = judge(header, attributes, interfaces) {
-            all.entry(ip).and_modify(|known: &mut End| *known = known.or(end)).or_insert(end);
+        let Some((ip, oif, plain)) = parts(header, attributes) else { return };
+        let length = header.destination_prefix_length;
+        if length == if ip.is_ipv4() { 32 } else { 128 } {
+            if let Some(end) = judge(header, ip, (oif, plain), interfaces) {
+                all.ends.entry(ip).and_modify(|known| *known = known.or(end)).or_insert(end);
+            }
+        } else if header.kind == RouteType::Local && (length == 0 || !ip.is_loopback()) {
+            all.prefixes.insert((ip, length));
         }
     })?;
     Ok(all)
@@ -157,13 +159,14 @@ fn local_routes(
     })
 }
 
-/// `None` for the route of a prefix, and of an address of another link that this one may have as well.
-fn judge(header: &RouteHeader, attributes: &[u8], interfaces: &[IfIndex]) -> Option<(IpAddr, End)> {
-    let (ip, oif, plain) = parts(header, attributes)?;
+/// `None` for the route of an address of another link that this one may have as well.
+fn judge(
+    header: &RouteHeader,
+    ip: IpAddr,
+    (oif, plain): (Option<u32>, bool),
+    interfaces: &[IfIndex],
+) -> Option<End> {
     let here = oif.is_some_and(|it| interfaces.contains(&IfIndex(it)));
-    if header.destination_prefix_length != if ip.is_ipv4() { 32 } else { 128 } {
-        return None;
-    }
     let end = match header.kind {
         RouteType::Local if plain && here => End::Own,
         RouteType::Local if !here && is_of_link(ip) => return None,
@@ -171,7 +174,7 @@ fn judge(header: &RouteHeader, attributes: &[u8], interfaces: &[IfIndex]) -> Opt
         RouteType::Broadcast if plain && here => End::Broadcast,
         _ => End::Uncertain,
     };
-    Some((ip, end))
+    Some(end)
 }
 
 /// Where it leads, by which interface, and whether it holds for every packet.
@@ -195,7 +198,7 @@ fn parts(header: &RouteHeader, attributes: &[u8]) -> Option<(IpAddr, Option<u32>
 }
 
 /// Whether no packet that comes in by another interface is looked up for it (`rt6_need_strict()`).
-fn is_of_link(ip: IpAddr) -> bool {
+pub(crate) fn is_of_link(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
 }
 
@@ -246,6 +249,22 @@ mod tests {
             sh("ip addr add 198.18.1.1/24 broadcast 198.18.1.9 dev near");
             let all = [[198, 18, 0, 255], [198, 18, 1, 9], [198, 18, 1, 255]];
             assert_eq!(broadcast(), all.map(Ipv4Addr::from));
+        });
+    }
+
+    #[test]
+    fn a_prefix_that_is_local_as_a_whole_is_unlisted_and_so_are_too_many_addresses() {
+        with_near(|near| {
+            let unlisted = || LocalAddresses::read(&[near]).unwrap().unlisted();
+            assert_eq!(unlisted(), None);
+            for prefix in ["198.19.8.0/24", "2001:2:8::/64", "0.0.0.0/0"] {
+                sh(&format!("ip route add local {prefix} dev lo table local"));
+                assert_eq!(unlisted(), Some(format!("the prefix {prefix}")));
+                sh(&format!("ip route del local {prefix} dev lo table local"));
+            }
+            sh("seq -f 'addr add 2001:2:7::%g/128 dev near nodad' 1100 | ip -b -");
+            wait_until("all have routes", || own(near).len() == 1102);
+            assert_eq!(unlisted().unwrap(), "1101 addresses");
         });
     }
 

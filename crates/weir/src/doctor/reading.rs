@@ -45,6 +45,8 @@ pub struct Reading {
     pub neighbours: Vec<String>,
     /// Interfaces that weir protects now, with the policy `on`.
     pub protected: Vec<String>,
+    /// What of this host's addresses no gate knows, and passes.
+    pub unlisted: Option<String>,
     /// Interfaces on which a killed weir has left knobs turned.
     pub leftovers: Vec<String>,
     /// Interfaces with a wall of `weir screen`.

@@ -20,6 +20,7 @@ use weir_bpf::sys::cpu_times::{self, CpuTimes};
 use weir_bpf::sys::divert::{self, Sight};
 use weir_bpf::sys::ethtool;
 use weir_bpf::sys::link::{LinkInfo, LinkStats, Links};
+use weir_bpf::sys::local_table::LocalAddresses;
 use weir_bpf::sys::sched::{self, SchedStat};
 use weir_bpf::sys::snmp::{self, IpStats, TcpStats, UdpStats};
 use weir_bpf::sys::sock_diag::SocketDiag;
@@ -210,6 +211,7 @@ impl Looker {
             interfaces,
             neighbours: later.neighbours.iter().cloned().collect(),
             protected: protected.map(|each| each.interface.clone()).collect(),
+            unlisted: LocalAddresses::read(&[]).ok().and_then(|addresses| addresses.unlisted()),
             leftovers,
             walls,
             lacks: lacks.map(|lack| format!("{}: {}", lack.feature, lack.cost)).collect(),

@@ -98,6 +98,22 @@ fn a_services_address_that_is_on_an_interface_without_a_wire_is_protected() {
     );
 }
 
+/// The gate passes what is for it, although it is the host's.
+#[test]
+fn a_prefix_that_is_local_as_a_whole_is_noted() {
+    let (network, daemon) = protected(&[]);
+    let note =
+        "this host has the prefix 2001:2:0:88::/64 of its own; the gate knows single addresses";
+    assert!(!network.says(&["status"]).contains("this host has"));
+    sh(&network.near, "ip link set lo up; ip route add local 2001:2:0:88::/64 dev lo");
+    daemon.said(note);
+    wait_until("it is noted", || network.says(&["status"]).contains(&format!("note: {note}")));
+    assert!(network.interface_status()["notes"].to_string().contains(note));
+    sh(&network.near, "ip route del local 2001:2:0:88::/64 dev lo");
+    wait_until("it is noted no more", || !network.says(&["status"]).contains(note));
+    network.assert_left_untouched_by(daemon);
+}
+
 fn protected_behind_another_interface(give_address: &str) {
     let network = Network::ipv4_only();
     sh(&network.near, give_address);

@@ -163,6 +163,15 @@ impl Reading {
         }
     }
 
+    /// That a gate which is there passes packets to some addresses. Of those that it judges hardly any would be lost.
+    pub(super) fn passes(&self, at: Option<&InterfaceReading>) -> Option<String> {
+        let unlisted = self.unlisted.as_ref().filter(|_| self.protects(at))?;
+        Some(format!(
+            "nothing if they are for {unlisted} of this host's own: its gate knows too few of these, and passes what is \
+             for the others (no-route)"
+        ))
+    }
+
     /// The first step with weir, on the interface where it is to run.
     pub(super) fn try_weir(&self, at: Option<&InterfaceReading>) -> String {
         match at {

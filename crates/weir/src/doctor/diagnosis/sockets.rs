@@ -333,12 +333,13 @@ fn socket_full(reading: &Reading, socket: &Losing) -> Finding {
     let reader = reader(reading, socket);
     let at = reading.best_for(&socket.local);
     let (why, does) = reader.words();
-    let (weir, weir_does) = match reader {
+    let (weir, weir_does) = match (reader, reading.passes(at)) {
         _ if socket.by_loopback() => {
             (Help::None, "nothing: this comes by loopback, which weir does not protect".into())
         }
-        Reader::Bursts => (Help::None, does.into()),
-        Reader::KeptWaiting => (reading.cures(at), hindered(reading, at, does)),
+        (Reader::Bursts, _) => (Help::None, does.into()),
+        (_, Some(passes)) => (Help::None, passes),
+        (Reader::KeptWaiting, None) => (reading.cures(at), hindered(reading, at, does)),
         _ => (Help::Contains, hindered(reading, at, does)),
     };
     let is_one = socket.sockets == 1;

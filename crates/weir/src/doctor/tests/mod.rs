@@ -338,6 +338,20 @@ fn what_weir_discards_is_lost_and_what_it_has_not_cured_it_does_not_cure() {
     assert_eq!(finding.advice, ["stop weir, then: sudo weir run eth0 --rps-off"]);
 }
 
+#[test]
+fn what_a_gate_passes_is_not_contained() {
+    for (unlisted, weir) in [(None, Help::Contains), (Some("the prefix 198.19.8.0/24"), Help::None)]
+    {
+        let mut host = losing(|socket| socket.owners[0].ran = Some(0.0));
+        host.protected = vec!["eth0".into()];
+        host.unlisted = unlisted.map(Into::into);
+        let finding = &Diagnosis::of(&host).findings[0];
+        assert_eq!((finding.cause, finding.weir), (Cause::SocketFull, weir), "{finding:#?}");
+        let told = unlisted.is_none_or(|what| finding.weir_does.contains(what));
+        assert!(told, "{finding:#?}");
+    }
+}
+
 /// weir runs on no loopback, and what comes by it passes no other interface.
 #[test]
 fn what_comes_by_loopback_is_not_weirs_to_help() {
