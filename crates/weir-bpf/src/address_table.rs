@@ -49,7 +49,7 @@ fn kept(addresses: &LocalAddresses, max: usize) -> Addresses {
 }
 
 impl LocalAddresses {
-    /// What the gate does not know of them: a prefix, or more addresses of a family than it keeps. None if it knows all.
+    /// What the gate does not know of them, if anything: a prefix, or more addresses of a family than it keeps.
     pub fn unlisted(&self) -> Option<String> {
         if let Some((ip, length)) = self.prefixes.first() {
             return Some(format!("the prefix {ip}/{length}"));

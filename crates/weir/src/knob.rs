@@ -99,7 +99,7 @@ pub struct Returns {
     pub left: Vec<String>,
     /// Those that could not be turned back.
     pub failures: Vec<String>,
-    /// Those that an interface has taken along, and by which it is known when it is back: a new one has their old values.
+    /// Those that an interface has taken along, and is known by when it is back: a new one has their old values.
     pub taken: Vec<Knob>,
 }
 

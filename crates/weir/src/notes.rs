@@ -35,8 +35,8 @@ pub fn at_start(
 /// Of this host's addresses, the gate does not know `what`.
 pub fn unlisted(what: &str) -> String {
     format!(
-        "this host has {what} of its own; the gate knows single addresses, up to {LOCAL_ADDRESSES} of IPv4 and of IPv6, and \
-         passes what is for the others, also to full sockets (no-route)"
+        "this host has {what} of its own; the gate knows single addresses, up to {LOCAL_ADDRESSES} of IPv4 and of \
+         IPv6, and passes what is for the others, also to full sockets (no-route)"
     )
 }
 

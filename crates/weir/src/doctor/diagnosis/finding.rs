@@ -167,8 +167,8 @@ impl Reading {
     pub(super) fn passes(&self, at: Option<&InterfaceReading>) -> Option<String> {
         let unlisted = self.unlisted.as_ref().filter(|_| self.protects(at))?;
         Some(format!(
-            "nothing if they are for {unlisted} of this host's own: its gate knows too few of these, and passes what is \
-             for the others (no-route)"
+            "nothing if they are for {unlisted} of this host's own: its gate knows too few of these, and passes what \
+             is for the others (no-route)"
         ))
     }
 
