@@ -29,8 +29,8 @@ pub static ALL: [Preset; 11] = [
     Preset { name: "voip", ports: &[3478, 5060, 5061, 5349], about: "SIP and STUN; not media" },
     Preset {
         name: "game",
-        ports: &[2456, 7777, 8303, 25565, 27015, 30120],
-        about: "Valheim, Unreal, DDNet, Minecraft, Source, FiveM",
+        ports: &[2456, 7777, 8303, 25565, 27015, 27960, 30000, 30120, 64738],
+        about: "Valheim, Unreal, DDNet, Minecraft, Source, Quake III, Luanti, FiveM, Mumble",
     },
 ];
 

@@ -273,7 +273,7 @@ fn protection(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<()> 
         status.attach_reason
     )?;
     if status.reports() {
-        writeln!(out, "  {}", sleep(&status.sleep))?;
+        writeln!(out, "  {}", sleep(&status.sleep, status.rates.ring_drops().is_some()))?;
     }
     writeln!(out, "  NAPI {}", napi(status))?;
     if status.reports() {
@@ -338,8 +338,15 @@ fn per_second(rate: PacketsPerSec) -> String {
     format!("{}/s", HumanCount(rate.0.round() as u64))
 }
 
-fn sleep(sleep: &SleepStatus) -> String {
-    let state = if sleep.asleep { "asleep, as nothing is wrong" } else { "awake" };
+/// `sees_ring`: whether ring drops would be seen.
+fn sleep(sleep: &SleepStatus, sees_ring: bool) -> String {
+    let state = match (sleep.asleep, sees_ring) {
+        (true, true) => "asleep, as nothing is wrong",
+        (true, false) => {
+            "asleep, as nothing is wrong that shows here: ring drops do not (a veth's are its peer's)"
+        }
+        (false, _) => "awake",
+    };
     let woken = sleep.woken.iter();
     let woken = woken.map(|by| format!("{} ({})", by.description, HumanCount(by.times)));
     let woken: Vec<String> = woken.collect();
