@@ -210,6 +210,10 @@ fn a_daemon_with_too_few_threads_to_govern_is_degraded() {
         daemon.signal(Signal::TERM);
         daemon.end();
         wait_until("everything is put back", || network.is_untouched());
+        // The guardian's parent has ended, and whoever reaps it may take his time.
+        wait_until("nobody is left", || {
+            fs::read_to_string(group.0.join("pids.current")).unwrap().trim() == "0"
+        });
         let Some(status) = status.first() else { return false };
         let is_governed = status["governed"][0].is_object();
         let expected =
