@@ -1,7 +1,6 @@
 //! What holds on one interface, when everything that was said is laid over each other.
 
 use weir_bpf::gate::Policy;
-use weir_bpf::sys::sched;
 
 use super::settings::Effective;
 use super::wanted::{Settings, ThreadSettings, ThreadWeight};
@@ -45,11 +44,10 @@ impl Effective {
         }
     }
 
-    /// Who polls. Threads serve more at rest where one CPU receives and serves; and who says how they run asks for them.
+    /// Who polls. Who says how threads are to run asks for them.
     fn napi(&self) -> Napi {
         let asked = || self.nice.value.is_some() || self.cpus.value.is_some();
-        let one_cpu = || sched::online_cpus().is_ok_and(|online| online.len() == 1);
-        let usual = || if asked() || one_cpu() { Napi::Threads } else { Napi::Auto };
+        let usual = || if asked() { Napi::Threads } else { Napi::Auto };
         self.napi.value.unwrap_or_else(usual)
     }
 

@@ -151,7 +151,7 @@ settings! {
     /// Where the gate is attached [default: auto]
     attach: Attach = Attach::Auto,
         word(Attach), option(value_name = "WHERE"), place => choice_text(place), live: false;
-    /// Who polls the interface [default: auto; threads where there is one CPU, or with `cpus` or `nice`]
+    /// Who polls the interface [default: auto; threads with `cpus` or `nice`]
     napi: Option<Napi> = None,
         word(Napi), option(value_name = "WHO"), who => who.as_ref().map(choice_text), live: false,
         unset: "as needed";
