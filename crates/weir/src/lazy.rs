@@ -414,7 +414,9 @@ impl Server {
         if let Some(why) = found {
             return Err(why);
         }
-        if let Some(why) = past_its_group(who.pid, client.started) {
+        let past = past_its_group(who.pid, client.started);
+        // Ticks are too coarse for one that has its number at once.
+        if let Some(why) = past.or_else(|| (!Peer::is_there(client)).then(|| GONE.into())) {
             return Err(why);
         }
         let size = u32::try_from(bytes).map_err(|error| error.to_string())?;
