@@ -105,7 +105,7 @@ arms! {
     "gate": THREAD, { daemon: weir("--attach native --nice 0 --awake") }
         => "the gate alone, native (Early-Demux)";
     "idle-weir": THREAD, { daemon: weir("--policy off") } => "weir run with its policy off";
-    "weir": THREAD, { daemon: weir("") } => "weir run, told the CPU (--cpus): what a user gets on one CPU";
+    "weir": THREAD, { daemon: weir("") } => "weir run, told the CPU (--cpus): threads poll from the start";
     "weir-native": THREAD, { daemon: weir("--attach native") }
         => "weir run, its gate attached native";
     "weir-xdp": THREAD, { daemon: weir("--forward xdp out0") }
