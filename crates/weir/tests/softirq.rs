@@ -300,8 +300,11 @@ fn threads_poll_at_rest_where_it_is_said_how_they_run() {
 fn what_refuses_threads_is_said_before_they_are_needed() {
     let network = Network::new();
     let not_threaded = || network.interface_status()["not_threaded"].to_string();
+    sh(&network, "ip link set near down");
     let daemon = Daemon::start_sleepy(&network, &["--napi", "auto", "--attach", "tc"]);
-    assert!(not_threaded().contains("`ethtool -K near gro on`"), "{}", not_threaded());
+    assert!(not_threaded().contains("until something is wrong"), "{}", not_threaded());
+    sh(&network, "ip link set near up");
+    wait_until("they are refused", || not_threaded().contains("`ethtool -K near gro on`"));
     sh(&network, "ethtool -K near gro on");
     wait_until("nothing refuses them", || not_threaded().contains("until something is wrong"));
     assert_eq!(network.threaded(), "0");

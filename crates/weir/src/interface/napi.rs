@@ -92,8 +92,11 @@ impl Protected {
         match wanted {
             Napi::Softirq => Ok(Some(NotThreaded::Chosen)),
             Napi::Auto if !self.is_threaded() && self.settings.policy == Policy::On => {
-                let refused = self.set_again().err().map(|error| self.refusal(&error));
-                self.polled.switched = refused.is_none();
+                // One that is down may have no NAPI instances yet, and is asked when it is up.
+                let up = self.is_up();
+                let refused = up.then(|| self.set_again().err()).flatten();
+                let refused = refused.map(|error| self.refusal(&error));
+                self.polled.switched = up && refused.is_none();
                 Ok(Some(refused.unwrap_or(NotThreaded::Resting)))
             }
             Napi::Auto if !self.is_threaded() => Ok(Some(NotThreaded::Chosen)),
