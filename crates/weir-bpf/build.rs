@@ -26,6 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         builder
             .source(bpf_dir.join(format!("{object}.bpf.c")))
             .obj(&compiled)
+            .reference_obj(true)
             .clang(&clang)
             .clang_args(clang_args(&bpf_dir));
         let mut compile = || -> Result<bool, Box<dyn Error>> {

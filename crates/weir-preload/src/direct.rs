@@ -12,7 +12,7 @@ use crate::{close, recvfrom, recvmmsg, recvmsg};
 /// syscall(2). Where the C library takes any number of arguments, it passes on six, whatever the last of them are; so
 /// does this.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn syscall(
+unsafe extern "C-unwind" fn syscall(
     number: c_long,
     a: c_long,
     b: c_long,
@@ -21,7 +21,7 @@ unsafe extern "C" fn syscall(
     e: c_long,
     f: c_long,
 ) -> c_long {
-    let real = next!(syscall: unsafe extern "C" fn(c_long, ...) -> c_long);
+    let real = next!(syscall: unsafe extern "C-unwind" fn(c_long, ...) -> c_long);
     let fd = a as c_int;
     // SAFETY: as the caller promises.
     unsafe {

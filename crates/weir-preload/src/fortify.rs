@@ -8,7 +8,7 @@ macro_rules! fortified {
         $bytes:expr
     ) => {
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name($($before: $type,)+ room: usize, $($after: $of),*) -> $result {
+        unsafe extern "C-unwind" fn $name($($before: $type,)+ room: usize, $($after: $of),*) -> $result {
             if $bytes > room {
                 // SAFETY: ends the process.
                 unsafe { libc::abort() };

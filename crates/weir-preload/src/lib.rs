@@ -4,7 +4,8 @@
 //! duplicate or close it are answered here; all others, and all other descriptors, go to the C library. See
 //! docs/lazy.md for what is left to the kernel's socket.
 //!
-//! Each exported function is the C library's of that name, with its contract.
+//! Each exported function is the C library's of that name, with its contract. Where that is a cancellation point
+//! (pthreads(7)), a thread that ends there unwinds through this library, which lets go of what it had: hence `C-unwind`.
 
 #![allow(unsafe_code, reason = "it stands in for the C library")]
 
@@ -20,22 +21,37 @@ mod wait;
 
 use std::ffi::{c_int, c_uint, c_ulong, c_void};
 use std::fs::DirEntry;
+use std::sync::Arc;
 
 use libc::{iovec, mmsghdr, msghdr, sockaddr, socklen_t, ssize_t, timespec};
 use weir_socket::message::{RecvMsg, as_recvfrom, borrow, fail, receive, receive_many};
 
 use crate::next::next;
+use crate::slots::Lazy;
 
 /// A name for each open descriptor.
 const OPEN: &str = "/proc/self/fd";
+
+unsafe extern "C-unwind" {
+    /// Ends this thread if it is to be cancelled (pthread_cancel(3)): a receive does before it looks for anything.
+    safe fn pthread_testcancel();
+}
 
 fn real_recvmsg() -> RecvMsg {
     next!(recvmsg: RecvMsg)
 }
 
+fn find_to_receive(fd: c_int) -> Option<Arc<Lazy>> {
+    let found = slots::find_to_receive(fd);
+    if found.is_some() {
+        pthread_testcancel();
+    }
+    found
+}
+
 #[unsafe(no_mangle)]
-unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
-    let real = next!(bind: unsafe extern "C" fn(c_int, *const sockaddr, socklen_t) -> c_int);
+unsafe extern "C-unwind" fn bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
+    let real = next!(bind: unsafe extern "C-unwind" fn(c_int, *const sockaddr, socklen_t) -> c_int);
     // SAFETY: as the caller promises.
     let result = unsafe { real(fd, address, length) };
     // sin_port and sin6_port both follow the family. Where the kernel chooses it, few packets come.
@@ -48,8 +64,8 @@ unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, length: socklen_t
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn recvmsg(fd: c_int, header: *mut msghdr, flags: c_int) -> ssize_t {
-    match slots::find_to_receive(fd) {
+unsafe extern "C-unwind" fn recvmsg(fd: c_int, header: *mut msghdr, flags: c_int) -> ssize_t {
+    match find_to_receive(fd) {
         // SAFETY: as the caller promises.
         Some(lazy) => unsafe {
             receive(&lazy.channel, &lazy.options(), fd, header, flags, real_recvmsg())
@@ -60,15 +76,15 @@ unsafe extern "C" fn recvmsg(fd: c_int, header: *mut msghdr, flags: c_int) -> ss
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn recvmmsg(
+unsafe extern "C-unwind" fn recvmmsg(
     fd: c_int,
     messages: *mut mmsghdr,
     count: c_uint,
     flags: c_int,
     timeout: *mut timespec,
 ) -> c_int {
-    let real = next!(recvmmsg: unsafe extern "C" fn(c_int, *mut mmsghdr, c_uint, c_int, *mut timespec) -> c_int);
-    let Some(lazy) = slots::find_to_receive(fd).filter(|_| !messages.is_null()) else {
+    let real = next!(recvmmsg: unsafe extern "C-unwind" fn(c_int, *mut mmsghdr, c_uint, c_int, *mut timespec) -> c_int);
+    let Some(lazy) = find_to_receive(fd).filter(|_| !messages.is_null()) else {
         // SAFETY: as the caller promises.
         return unsafe { real(fd, messages, count, flags, timeout) };
     };
@@ -78,7 +94,7 @@ unsafe extern "C" fn recvmmsg(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn recvfrom(
+unsafe extern "C-unwind" fn recvfrom(
     fd: c_int,
     buffer: *mut c_void,
     length: usize,
@@ -86,8 +102,8 @@ unsafe extern "C" fn recvfrom(
     address: *mut sockaddr,
     address_length: *mut socklen_t,
 ) -> ssize_t {
-    let real = next!(recvfrom: unsafe extern "C" fn(c_int, *mut c_void, usize, c_int, *mut sockaddr, *mut socklen_t) -> ssize_t);
-    let Some(lazy) = slots::find_to_receive(fd) else {
+    let real = next!(recvfrom: unsafe extern "C-unwind" fn(c_int, *mut c_void, usize, c_int, *mut sockaddr, *mut socklen_t) -> ssize_t);
+    let Some(lazy) = find_to_receive(fd) else {
         // SAFETY: as the caller promises.
         return unsafe { real(fd, buffer, length, flags, address, address_length) };
     };
@@ -100,7 +116,12 @@ unsafe extern "C" fn recvfrom(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn recv(fd: c_int, buffer: *mut c_void, length: usize, flags: c_int) -> ssize_t {
+unsafe extern "C-unwind" fn recv(
+    fd: c_int,
+    buffer: *mut c_void,
+    length: usize,
+    flags: c_int,
+) -> ssize_t {
     // SAFETY: as the caller promises; so the C library has it, too.
     unsafe { recvfrom(fd, buffer, length, flags, std::ptr::null_mut(), std::ptr::null_mut()) }
 }
@@ -111,13 +132,13 @@ fortified!(__recvfrom_chk: recvfrom(fd: c_int, buffer: *mut c_void, length: usiz
 fortified!(__recv_chk: recv(fd: c_int, buffer: *mut c_void, length: usize; flags: c_int) -> ssize_t, length);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, length: usize) -> ssize_t {
+unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, length: usize) -> ssize_t {
     if slots::find(fd).is_some() {
         // sock_read_iter(): nothing asked for is nothing read.
         // SAFETY: as the caller promises.
         return if length == 0 { 0 } else { unsafe { recv(fd, buffer, length, 0) } };
     }
-    let real = next!(read: unsafe extern "C" fn(c_int, *mut c_void, usize) -> ssize_t);
+    let real = next!(read: unsafe extern "C-unwind" fn(c_int, *mut c_void, usize) -> ssize_t);
     // SAFETY: as the caller promises.
     unsafe { real(fd, buffer, length) }
 }
@@ -125,7 +146,7 @@ unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, length: usize) -> ssiz
 fortified!(__read_chk: read(fd: c_int, buffer: *mut c_void, length: usize;) -> ssize_t, length);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
+unsafe extern "C-unwind" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
     // SAFETY: as the caller promises.
     if slots::find(fd).is_some() && unsafe { has_room(parts, count) } {
         // SAFETY: a header of zeros has no address and no control messages.
@@ -135,7 +156,7 @@ unsafe extern "C" fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssiz
         // SAFETY: as the caller promises.
         return unsafe { recvmsg(fd, &raw mut header, 0) };
     }
-    let real = next!(readv: unsafe extern "C" fn(c_int, *const iovec, c_int) -> ssize_t);
+    let real = next!(readv: unsafe extern "C-unwind" fn(c_int, *const iovec, c_int) -> ssize_t);
     // SAFETY: as the caller promises.
     unsafe { real(fd, parts, count) }
 }
@@ -154,19 +175,19 @@ unsafe fn has_room(parts: *const iovec, count: c_int) -> bool {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn close(fd: c_int) -> c_int {
+extern "C-unwind" fn close(fd: c_int) -> c_int {
     if slots::OWN.has(fd) {
         return fail(libc::EBADF);
     }
     slots::forget(fd);
-    let real = next!(close: unsafe extern "C" fn(c_int) -> c_int);
+    let real = next!(close: unsafe extern "C-unwind" fn(c_int) -> c_int);
     // SAFETY: a system call.
     unsafe { real(fd) }
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    let real = next!(close_range: unsafe extern "C" fn(c_uint, c_uint, c_int) -> c_int);
+extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    let real = next!(close_range: unsafe extern "C-unwind" fn(c_uint, c_uint, c_int) -> c_int);
     // Of none, which tells whether the kernel refuses it.
     // SAFETY: a system call.
     if unsafe { real(c_uint::MAX, c_uint::MAX, flags) } != 0 {
@@ -183,7 +204,7 @@ extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn closefrom(first: c_int) {
+extern "C-unwind" fn closefrom(first: c_int) {
     if close_range(first.max(0).unsigned_abs(), c_uint::MAX, 0) == 0 {
         return;
     }
@@ -196,7 +217,7 @@ extern "C" fn closefrom(first: c_int) {
             open.into_iter().filter(|fd| *fd >= first).for_each(|fd| _ = close(fd));
         }
         Err(_) => {
-            let real = next!(closefrom: unsafe extern "C" fn(c_int));
+            let real = next!(closefrom: unsafe extern "C-unwind" fn(c_int));
             // SAFETY: a system call.
             unsafe { real(first) }
         }
@@ -204,22 +225,22 @@ extern "C" fn closefrom(first: c_int) {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn dup(fd: c_int) -> c_int {
-    let real = next!(dup: unsafe extern "C" fn(c_int) -> c_int);
+extern "C-unwind" fn dup(fd: c_int) -> c_int {
+    let real = next!(dup: unsafe extern "C-unwind" fn(c_int) -> c_int);
     // SAFETY: a system call.
     duplicated(fd, unsafe { real(fd) })
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn dup2(fd: c_int, to: c_int) -> c_int {
-    let real = next!(dup2: unsafe extern "C" fn(c_int, c_int) -> c_int);
+extern "C-unwind" fn dup2(fd: c_int, to: c_int) -> c_int {
+    let real = next!(dup2: unsafe extern "C-unwind" fn(c_int, c_int) -> c_int);
     // SAFETY: a system call.
     duplicated_to(fd, to, || unsafe { real(fd, to) })
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
-    let real = next!(dup3: unsafe extern "C" fn(c_int, c_int, c_int) -> c_int);
+extern "C-unwind" fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int {
+    let real = next!(dup3: unsafe extern "C-unwind" fn(c_int, c_int, c_int) -> c_int);
     // SAFETY: a system call.
     duplicated_to(fd, to, || unsafe { real(fd, to, flags) })
 }
@@ -242,8 +263,8 @@ fn duplicated(fd: c_int, to: c_int) -> c_int {
 macro_rules! fcntl {
     ($name:ident) => {
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(fd: c_int, command: c_int, argument: *mut c_void) -> c_int {
-            let real = next!($name: unsafe extern "C" fn(c_int, c_int, ...) -> c_int);
+        unsafe extern "C-unwind" fn $name(fd: c_int, command: c_int, argument: *mut c_void) -> c_int {
+            let real = next!($name: unsafe extern "C-unwind" fn(c_int, c_int, ...) -> c_int);
             // SAFETY: as the caller promises.
             let result = unsafe { real(fd, command, argument) };
             match command {
@@ -257,8 +278,8 @@ fcntl!(fcntl);
 fcntl!(fcntl64);
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
-    let real = next!(ioctl: unsafe extern "C" fn(c_int, c_ulong, ...) -> c_int);
+unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -> c_int {
+    let real = next!(ioctl: unsafe extern "C-unwind" fn(c_int, c_ulong, ...) -> c_int);
     if request == libc::FIONREAD
         && !argument.is_null()
         && let Some(lazy) = slots::find(fd)
@@ -273,14 +294,14 @@ unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: *mut c_void) -
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn setsockopt(
+unsafe extern "C-unwind" fn setsockopt(
     fd: c_int,
     level: c_int,
     option: c_int,
     value: *const c_void,
     length: socklen_t,
 ) -> c_int {
-    let real = next!(setsockopt: unsafe extern "C" fn(c_int, c_int, c_int, *const c_void, socklen_t) -> c_int);
+    let real = next!(setsockopt: unsafe extern "C-unwind" fn(c_int, c_int, c_int, *const c_void, socklen_t) -> c_int);
     // SAFETY: as the caller promises.
     let result = unsafe { real(fd, level, option, value, length) };
     // After a failure the error number is the program's to read.

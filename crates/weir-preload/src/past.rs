@@ -25,10 +25,10 @@ pub(crate) fn is_past() -> Option<&'static str> {
 macro_rules! liburing {
     ($($name:ident, $text:literal: ($($argument:ident: $type:ty),+);)+) => {$(
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name($($argument: $type),+) -> c_int {
+        unsafe extern "C-unwind" fn $name($($argument: $type),+) -> c_int {
             static NEXT: Next = Next::named($text);
             let found = NEXT.find(LIBURING);
-            type Real = unsafe extern "C" fn($($type),+) -> c_int;
+            type Real = unsafe extern "C-unwind" fn($($type),+) -> c_int;
             // SAFETY: liburing's function of that name has that type.
             let real = unsafe { std::mem::transmute::<*mut c_void, Option<Real>>(found) };
             // SAFETY: as the caller promises.
@@ -58,8 +58,8 @@ fn give_up(fd: c_int, why: &str) {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
-    let real = next!(fdopen: unsafe extern "C" fn(c_int, *const c_char) -> *mut FILE);
+unsafe extern "C-unwind" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
+    let real = next!(fdopen: unsafe extern "C-unwind" fn(c_int, *const c_char) -> *mut FILE);
     // SAFETY: as the caller promises.
     let file = unsafe { real(fd, mode) };
     // SAFETY: the C library has read it, too.
@@ -71,7 +71,7 @@ unsafe extern "C" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn splice(
+unsafe extern "C-unwind" fn splice(
     fd: c_int,
     from: *mut off64_t,
     to: c_int,
@@ -79,7 +79,7 @@ unsafe extern "C" fn splice(
     length: usize,
     flags: c_uint,
 ) -> ssize_t {
-    let real = next!(splice: unsafe extern "C" fn(c_int, *mut off64_t, c_int, *mut off64_t, usize, c_uint) -> ssize_t);
+    let real = next!(splice: unsafe extern "C-unwind" fn(c_int, *mut off64_t, c_int, *mut off64_t, usize, c_uint) -> ssize_t);
     give_up(fd, "it is spliced");
     // SAFETY: as the caller promises.
     unsafe { real(fd, from, to, at, length, flags) }
@@ -89,14 +89,14 @@ unsafe extern "C" fn splice(
 macro_rules! preadv2 {
     ($name:ident) => {
         #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name(
+        unsafe extern "C-unwind" fn $name(
             fd: c_int,
             parts: *const iovec,
             count: c_int,
             offset: off64_t,
             flags: c_int,
         ) -> ssize_t {
-            let real = next!($name: unsafe extern "C" fn(c_int, *const iovec, c_int, off64_t, c_int) -> ssize_t);
+            let real = next!($name: unsafe extern "C-unwind" fn(c_int, *const iovec, c_int, off64_t, c_int) -> ssize_t);
             if offset == -1 && flags == 0 {
                 // SAFETY: as the caller promises.
                 return unsafe { readv(fd, parts, count) };
@@ -143,19 +143,23 @@ unsafe fn give_up_passed(header: &msghdr) {
 }
 
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn sendmsg(fd: c_int, header: *const msghdr, flags: c_int) -> ssize_t {
+pub(crate) unsafe extern "C-unwind" fn sendmsg(
+    fd: c_int,
+    header: *const msghdr,
+    flags: c_int,
+) -> ssize_t {
     // SAFETY: as the caller promises.
     if let Some(header) = unsafe { header.as_ref() } {
         // SAFETY: as the caller promises.
         unsafe { give_up_passed(header) };
     }
-    let real = next!(sendmsg: unsafe extern "C" fn(c_int, *const msghdr, c_int) -> ssize_t);
+    let real = next!(sendmsg: unsafe extern "C-unwind" fn(c_int, *const msghdr, c_int) -> ssize_t);
     // SAFETY: as the caller promises.
     unsafe { real(fd, header, flags) }
 }
 
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn sendmmsg(
+pub(crate) unsafe extern "C-unwind" fn sendmmsg(
     fd: c_int,
     messages: *mut mmsghdr,
     count: c_uint,
@@ -165,7 +169,8 @@ pub(crate) unsafe extern "C" fn sendmmsg(
         // SAFETY: as the caller promises.
         unsafe { give_up_passed(&(*messages.add(at)).msg_hdr) };
     }
-    let real = next!(sendmmsg: unsafe extern "C" fn(c_int, *mut mmsghdr, c_uint, c_int) -> c_int);
+    let real =
+        next!(sendmmsg: unsafe extern "C-unwind" fn(c_int, *mut mmsghdr, c_uint, c_int) -> c_int);
     // SAFETY: as the caller promises.
     unsafe { real(fd, messages, count, flags) }
 }

@@ -16,8 +16,8 @@ const EPOLL_OF_CHANNEL: u32 =
     EPOLL_READABLE | (libc::EPOLLET | libc::EPOLLONESHOT | libc::EPOLLWAKEUP) as u32;
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
-    let real = next!(poll: unsafe extern "C" fn(*mut pollfd, nfds_t, c_int) -> c_int);
+unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+    let real = next!(poll: unsafe extern "C-unwind" fn(*mut pollfd, nfds_t, c_int) -> c_int);
     // SAFETY: as the caller promises.
     unsafe { with_rings(fds, count, |fds, count| real(fds, count, timeout)) }
 }
@@ -26,13 +26,13 @@ fortified!(__poll_chk: poll(fds: *mut pollfd, count: nfds_t, timeout: c_int;) ->
     (count as usize).saturating_mul(size_of::<pollfd>()));
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ppoll(
+unsafe extern "C-unwind" fn ppoll(
     fds: *mut pollfd,
     count: nfds_t,
     timeout: *const timespec,
     signals: *const sigset_t,
 ) -> c_int {
-    let real = next!(ppoll: unsafe extern "C" fn(*mut pollfd, nfds_t, *const timespec, *const sigset_t) -> c_int);
+    let real = next!(ppoll: unsafe extern "C-unwind" fn(*mut pollfd, nfds_t, *const timespec, *const sigset_t) -> c_int);
     // SAFETY: as the caller promises.
     unsafe { with_rings(fds, count, |fds, count| real(fds, count, timeout, signals)) }
 }
@@ -86,14 +86,14 @@ unsafe fn with_rings(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn select(
+unsafe extern "C-unwind" fn select(
     count: c_int,
     readable: *mut fd_set,
     writable: *mut fd_set,
     exceptional: *mut fd_set,
     timeout: *mut timeval,
 ) -> c_int {
-    let real = next!(select: unsafe extern "C" fn(c_int, *mut fd_set, *mut fd_set, *mut fd_set, *mut timeval) -> c_int);
+    let real = next!(select: unsafe extern "C-unwind" fn(c_int, *mut fd_set, *mut fd_set, *mut fd_set, *mut timeval) -> c_int);
     // SAFETY: as the caller promises.
     unsafe {
         with_ring_bits(count, [readable, writable, exceptional], |count, [read, write, except]| {
@@ -103,7 +103,7 @@ unsafe extern "C" fn select(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn pselect(
+unsafe extern "C-unwind" fn pselect(
     count: c_int,
     readable: *mut fd_set,
     writable: *mut fd_set,
@@ -111,7 +111,7 @@ unsafe extern "C" fn pselect(
     timeout: *const timespec,
     signals: *const sigset_t,
 ) -> c_int {
-    let real = next!(pselect: unsafe extern "C" fn(c_int, *mut fd_set, *mut fd_set, *mut fd_set, *const timespec, *const sigset_t) -> c_int);
+    let real = next!(pselect: unsafe extern "C-unwind" fn(c_int, *mut fd_set, *mut fd_set, *mut fd_set, *const timespec, *const sigset_t) -> c_int);
     // SAFETY: as the caller promises.
     unsafe {
         with_ring_bits(count, [readable, writable, exceptional], |count, [read, write, except]| {
@@ -190,14 +190,13 @@ pub(crate) fn of_channel(asked: epoll_event) -> epoll_event {
 /// epoll_ctl(2): what is readable beside the socket, under the program's own name for it, is the channel; the socket
 /// itself is for all else. So epoll_wait(2) tells once what comes by either.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn epoll_ctl(
+pub(crate) unsafe extern "C-unwind" fn epoll_ctl(
     epoll: c_int,
     operation: c_int,
     fd: c_int,
     event: *mut epoll_event,
 ) -> c_int {
-    let real =
-        next!(epoll_ctl: unsafe extern "C" fn(c_int, c_int, c_int, *mut epoll_event) -> c_int);
+    let real = next!(epoll_ctl: unsafe extern "C-unwind" fn(c_int, c_int, c_int, *mut epoll_event) -> c_int);
     let Some(lazy) = slots::find(fd) else {
         // SAFETY: as the caller promises.
         let result = unsafe { real(epoll, operation, fd, event) };

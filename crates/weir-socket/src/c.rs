@@ -16,6 +16,17 @@ use crate::channel::Channel;
 use crate::message::{Options, borrow, fail, receive, receive_many};
 use crate::socket::DEFAULT_RING_BYTES;
 
+unsafe extern "C-unwind" {
+    fn recvmsg(fd: c_int, header: *mut libc::msghdr, flags: c_int) -> isize;
+    fn recvmmsg(
+        fd: c_int,
+        messages: *mut libc::mmsghdr,
+        count: c_uint,
+        flags: c_int,
+        timeout: *mut libc::timespec,
+    ) -> c_int;
+}
+
 /// A lazy socket, and the kernel's number of it, which it never gives twice.
 type Lazy = (Channel, Options, Option<u64>);
 type Table = BTreeMap<RawFd, Arc<Lazy>>;
@@ -114,7 +125,7 @@ pub extern "C" fn weir_socket_ready_fd(fd: c_int) -> c_int {
 
 /// As recvfrom(2). See the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn weir_recvfrom(
+pub unsafe extern "C-unwind" fn weir_recvfrom(
     fd: c_int,
     buffer: *mut c_void,
     length: usize,
@@ -132,18 +143,22 @@ pub unsafe extern "C" fn weir_recvfrom(
 
 /// As recvmsg(2). See the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn weir_recvmsg(fd: c_int, header: *mut libc::msghdr, flags: c_int) -> isize {
+pub unsafe extern "C-unwind" fn weir_recvmsg(
+    fd: c_int,
+    header: *mut libc::msghdr,
+    flags: c_int,
+) -> isize {
     match find(fd) {
         // SAFETY: as the caller promises.
-        Some(entry) => unsafe { receive(&entry.0, &entry.1, fd, header, flags, libc::recvmsg) },
+        Some(entry) => unsafe { receive(&entry.0, &entry.1, fd, header, flags, recvmsg) },
         // SAFETY: as the caller promises.
-        None => unsafe { libc::recvmsg(fd, header, flags) },
+        None => unsafe { recvmsg(fd, header, flags) },
     }
 }
 
 /// As recvmmsg(2). See the header.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn weir_recvmmsg(
+pub unsafe extern "C-unwind" fn weir_recvmmsg(
     fd: c_int,
     messages: *mut libc::mmsghdr,
     count: c_uint,
@@ -152,11 +167,11 @@ pub unsafe extern "C" fn weir_recvmmsg(
 ) -> c_int {
     let Some(entry) = find(fd).filter(|_| !messages.is_null()) else {
         // SAFETY: as the caller promises.
-        return unsafe { libc::recvmmsg(fd, messages, count, flags, timeout) };
+        return unsafe { recvmmsg(fd, messages, count, flags, timeout) };
     };
     let (channel, options, _) = &*entry;
     // SAFETY: as the caller promises.
-    unsafe { receive_many(channel, options, fd, (messages, count), flags, timeout, libc::recvmsg) }
+    unsafe { receive_many(channel, options, fd, (messages, count), flags, timeout, recvmsg) }
 }
 
 #[cfg(test)]

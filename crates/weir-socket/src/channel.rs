@@ -24,6 +24,10 @@ use crate::turns::{Turn, Turns};
 /// How many packets may come from the ring before the kernel's socket is looked at.
 const LOOK_EVERY: u32 = 64;
 
+/// How long at most before a thread that waits asks the kernel's socket: where it is cancelled (pthread_cancel(3)), the C
+/// library ends it there, and nothing wakes it.
+const LOOK: Duration = Duration::from_millis(250);
+
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// What to do while nothing has come; asked for only then.
@@ -295,6 +299,25 @@ impl Channel {
 
     /// Whether the kernel's socket may have something; if not, the ring may. One thread of a process waits at a time.
     fn wait<'channel>(
+        &'channel self,
+        socket: BorrowedFd<'_>,
+        arrivals: Option<&OwnedFd>,
+        deadline: Option<Instant>,
+        turn: &mut Option<Turn<'channel>>,
+    ) -> io::Result<bool> {
+        let look = Instant::now().checked_add(LOOK);
+        let until = deadline.into_iter().chain(look).min();
+        self.wait_until(socket, arrivals, until, turn).or_else(|error| match error.kind() {
+            io::ErrorKind::WouldBlock if left(deadline).is_ok() => Ok(true),
+            // sock_intr_errno()
+            io::ErrorKind::Interrupted if deadline.is_none() && sys::handlers_restart_calls() => {
+                Ok(false)
+            }
+            _ => Err(error),
+        })
+    }
+
+    fn wait_until<'channel>(
         &'channel self,
         socket: BorrowedFd<'_>,
         arrivals: Option<&OwnedFd>,

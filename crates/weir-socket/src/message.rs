@@ -15,8 +15,8 @@ use crate::datagram::{Arrival, Datagram};
 use crate::socket::as_seen_by;
 use crate::sys;
 
-/// recvmsg(2), of whoever receives from the kernel's socket.
-pub type RecvMsg = unsafe extern "C" fn(c_int, *mut libc::msghdr, c_int) -> isize;
+/// recvmsg(2), of whoever receives from the kernel's socket. A thread that is cancelled (pthread_cancel(3)) ends in it.
+pub type RecvMsg = unsafe extern "C-unwind" fn(c_int, *mut libc::msghdr, c_int) -> isize;
 
 /// Sets this thread's error number, and returns -1.
 #[allow(unsafe_code)]

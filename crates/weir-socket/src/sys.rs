@@ -1,5 +1,6 @@
 //! The system calls that rustix does not have, or not as they are needed.
 
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::io::Errno;
@@ -30,6 +31,24 @@ pub(crate) fn peer_pidfd(socket: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> 
     get(socket, libc::SOL_SOCKET, libc::SO_PEERPIDFD, &mut pidfd)?;
     // SAFETY: the kernel has just opened it for this caller, with the flag for close-on-exec, and nobody else knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(pidfd[0]) })
+}
+
+/// Whether each signal handler of the process has the kernel go on with the call that it interrupts (`SA_RESTART`). Which
+/// one has run, only the kernel knows.
+#[allow(unsafe_code)]
+pub(crate) fn handlers_restart_calls() -> bool {
+    (1..=libc::SIGRTMAX()).all(|signal| {
+        let mut action = MaybeUninit::<libc::sigaction>::uninit();
+        // SAFETY: only asks. The C library refuses those that are its own.
+        let asked = unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) };
+        if asked != 0 {
+            return true;
+        }
+        // SAFETY: it has been filled in.
+        let action = unsafe { action.assume_init() };
+        matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN)
+            || action.sa_flags & libc::SA_RESTART != 0
+    })
 }
 
 /// Reads an option that is integers.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::common::lazy::*;
 use crate::common::*;
+use crate::lazy_script::{ASLEEP, assert_printed};
 
 /// How often this thread has gone to sleep.
 fn sleeps() -> u64 {
@@ -103,4 +104,51 @@ thread.join(); os.waitpid(child,0)
         assert_eq!(lines.next().as_deref(), Some(text));
     }
     assert!(python.wait().unwrap().success());
+}
+
+/// pthread_cancel(3): one that waits, one that waits for its turn, and one that finds a datagram each time.
+#[test]
+fn a_thread_that_is_cancelled_ends() {
+    let script = r"
+import ctypes,time
+libc=ctypes.CDLL(None)
+def cancelled(thread):
+    libc.pthread_cancel(ctypes.c_ulong(thread.ident))
+    while os.path.exists('/proc/self/task/%d'%thread.native_id): time.sleep(.01)
+first,second=receiving(),receiving()
+cancelled(first); cancelled(second)
+print('both')
+send(1); print(len(s.recv(9)))
+def receive():
+    while True: libc.recv(s.fileno(),ctypes.create_string_buffer(9),9,0)
+third=receiving()
+def flood():
+    while third: send(2); time.sleep(.001)
+flooding=threading.Thread(target=flood); flooding.start()
+cancelled(third); third=None; flooding.join()
+print('third',flush=True)
+os._exit(0)
+";
+    assert_printed(&format!("{ASLEEP}{script}"), "both\n1\nthird\n");
+}
+
+/// `SA_RESTART`, unless the socket has a timeout.
+#[test]
+fn a_receive_goes_on_where_the_kernel_would() {
+    let script = r"
+import ctypes,signal,time
+libc=ctypes.CDLL(None,use_errno=True)
+def interrupted(restarts,timeout=0):
+    s.setsockopt(socket.SOL_SOCKET,socket.SO_RCVTIMEO,struct.pack('ll',timeout,0))
+    for number in [signal.SIGALRM,signal.SIGINT]:
+        signal.signal(number,lambda *_:None); signal.siginterrupt(number,not restarts)
+    signal.setitimer(signal.ITIMER_REAL,.05)
+    sender=threading.Timer(.2,send,[7]); sender.start()
+    result=libc.recv(s.fileno(),ctypes.create_string_buffer(9),9,0)
+    sender.join()
+    if result<0: result=len(s.recv(9)),ctypes.get_errno()
+    print(result)
+interrupted(True); interrupted(False); interrupted(True,9)
+";
+    assert_printed(script, "7\n(7, 4)\n(7, 4)\n");
 }
