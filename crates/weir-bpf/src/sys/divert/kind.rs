@@ -12,8 +12,7 @@ enum Effect {
     Judges(&'static str),
 }
 
-const PASSES: &str =
-    "the gate passes every packet of this interface, so nothing is discarded early";
+const PASSES: &str = "the gate passes every packet of this interface, whatever queue is full (where softirqs poll, within their limit)";
 
 const REMOVE_RULES: &str = "remove the rules if they are not needed, or run weir in the network namespace of the applications";
 const REMOVE_FILTER: &str =
