@@ -218,6 +218,34 @@ fn what_nat_may_send_elsewhere_is_charged() {
     });
 }
 
+/// It counts towards the channel of its own address, and passes as another's once that is over its share.
+#[test]
+fn what_nat_may_send_elsewhere_is_held_to_no_share() {
+    let mut bench = Bench::new();
+    let ports = Ports { protocol: PortProtocol::Udp, first: PORT, last: PORT };
+    bench.gate.set_translation(Some(vec![ports]));
+    let input = bench.watch();
+    let socket = bench.network.bind(NEAR_IP4, PORT);
+    let sender = bench.network.sender();
+    let datagram = bench.network.datagram(NEAR_IP4, PORT, b"\n");
+    let arrives = || {
+        sender.send(&datagram).unwrap();
+        assert!(socket.recv(&mut [0; 64]).is_ok());
+    };
+    let of_port = || account_of(&bench, &input, udp(PORT));
+    wait_until("there is an account", || {
+        arrives();
+        of_port().is_some()
+    });
+    assert_eq!(count(&bench, Reason::Translated), 0);
+    input.accounts().limit(bench.cpu, of_port().unwrap().place, Permille(0), until(LASTING));
+    wait_until("they pass as another's", || {
+        arrives();
+        count(&bench, Reason::Translated) > 10
+    });
+    assert_eq!(count(&bench, Reason::UdpShare), 0);
+}
+
 #[test]
 fn what_a_lazy_socket_receives_is_charged() {
     let bench = Bench::new();

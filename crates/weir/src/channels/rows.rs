@@ -5,6 +5,7 @@ use weir_bpf::accounts::Charge;
 use weir_bpf::channels::{Channel, Seen};
 use weir_bpf::counters::Counter;
 use weir_bpf::gate::Policy;
+use weir_bpf::sys::divert::PortProtocol;
 use weir_bpf::units::{IfIndex, PacketsPerSec};
 use weir_bpf::verdict::{Kind, Reason, Verdict};
 
@@ -13,7 +14,7 @@ use super::sockets::{Behind, OwnerRow, SocketsRow};
 use super::sources::{Sources, SourcesRow};
 use crate::channel_name::{ChannelName, Namer};
 use crate::sample::{Outcome, rate};
-use crate::status::InterfaceStatus;
+use crate::status::{DiversionStatus, InterfaceStatus};
 
 /// What `weir channels --json` prints.
 #[derive(Debug, Serialize)]
@@ -63,9 +64,11 @@ pub struct ChannelRow {
     /// What its packets that were admitted have cost the CPUs that received them; `null` if nothing is
     /// known.
     pub cpu: Option<CpuRow>,
-    /// The sockets that its packets are for; `null` of a kind that has none.
+    /// Whether rules translate what comes to its port (NAT), so that it may go elsewhere than to the sockets here.
+    pub translated: bool,
+    /// The sockets that its packets are for; `null` of a kind that has none, and of what is translated.
     pub sockets: Option<SocketsRow>,
-    /// Whose they are; `null` of a kind that has none.
+    /// Whose they are; `null` where `sockets` is.
     pub owner: Option<OwnerRow>,
     /// Who sends what is discarded; `null` if nothing was between the two looks, or without `--sources`.
     pub sources: Option<SourcesRow>,
@@ -211,6 +214,19 @@ fn reason_to_discard(kind: Kind, share: bool) -> Option<Reason> {
     })
 }
 
+/// Whether rules translate what comes to a channel's port. Whoever publishes a container's port holds a socket on it to
+/// keep it free, which gets none of its packets.
+fn translates(diversions: &[DiversionStatus], channel: &Channel) -> bool {
+    let of = match channel.kind {
+        Kind::Udp => PortProtocol::Udp,
+        Kind::Tcp | Kind::TcpRequest | Kind::TcpStray => PortProtocol::Tcp,
+        _ => return false,
+    };
+    let Some(port) = channel.local_port() else { return false };
+    let mut ports = diversions.iter().flat_map(|each| &each.ports);
+    ports.any(|ports| ports.protocol == of && (ports.first..=ports.last).contains(&port))
+}
+
 impl InterfaceChannels {
     /// From one or two looks at an interface's gate.
     pub fn new(
@@ -228,6 +244,8 @@ impl InterfaceChannels {
         };
         let row = |(channel, _): (Channel, Seen)| {
             let figures = figures(&|look| look.of(&channel));
+            let translated = translates(&status.diversions, &channel);
+            let behind = behind.filter(|_| !translated);
             let behind = behind.and_then(|behind| behind.of(&channel, status.ifindex, &figures));
             let (sockets, owner) = behind.unzip();
             let discards = later.discards_of(&channel);
@@ -237,7 +255,7 @@ impl InterfaceChannels {
             });
             let sources = sources.and_then(|sources| sources.of(&channel, figures.discarded_pps()));
             let name = namer.name(&channel);
-            ChannelRow { name, figures, discards, cpu, sockets, owner, sources }
+            ChannelRow { name, figures, discards, cpu, translated, sockets, owner, sources }
         };
         let mut channels: Vec<ChannelRow> = later.each().map(row).collect();
         channels.sort_by(|a, b| {

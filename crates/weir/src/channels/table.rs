@@ -18,6 +18,9 @@ const SENDERS_MAX: usize = 8;
 const OWNER_COLUMNS: usize = 94;
 /// Of the part of it that is a unit's name: several lines of it say no more.
 const PLACE_COLUMNS: usize = 48;
+/// In the owner's place, where NAT may take packets past the sockets here.
+const TRANSLATED: &str =
+    "rules translate what comes to this port (NAT): it may go elsewhere, see `weir status`";
 
 /// Writes a table for each interface.
 pub fn write(out: &mut impl Write, report: &Report) -> io::Result<()> {
@@ -77,6 +80,9 @@ fn one_channel(out: &mut impl Write, channel: &ChannelRow, done: &str) -> io::Re
         for discards in &channel.discards {
             writeln!(out, "    {} {done}: {}", discards.counter.packets, discards.reason)?;
         }
+    }
+    if channel.translated {
+        writeln!(out, "    {TRANSLATED}")?;
     }
     if let Some(owner) = &channel.owner {
         let line = match &channel.sockets {
@@ -225,6 +231,7 @@ mod tests {
             figures: figures(packets),
             discards: Vec::new(),
             cpu: Some(CpuRow { charged_ns: packets, share: Some(packets as f64), packet_ns: None }),
+            translated: false,
             sockets: Some(SocketsRow {
                 count: 1,
                 queue: Queue { used: packets, limit: 4, unit: "bytes" },

@@ -171,6 +171,47 @@ fn a_port_is_let_pass_while_it_is_published() {
     });
 }
 
+/// Docker's proxy holds the published port of any address and gets nothing: `weir channels` does not name it.
+#[test]
+fn nobody_is_named_for_what_rules_translate() {
+    let network = Network::ipv4_only();
+    let container = Container::start(&network);
+    nft(&network.near, RULES);
+    let _own = network.near_socket(SERVICE);
+    let _proxy = network.near_socket("0.0.0.0:8080");
+    let _tcp_proxy = network.near.run(|| TcpListener::bind("0.0.0.0:8080").unwrap()).unwrap();
+    let inside = container.socket(INSIDE);
+    let listener = container.netns.run(|| TcpListener::bind(INSIDE).unwrap()).unwrap();
+    let visitor = network.far_socket("198.18.0.2:0");
+    let _daemon = Daemon::start(&network, &[]);
+    arrives(1, &visitor, PUBLISHED, &inside);
+    let connect = || TcpStream::connect_timeout(&PUBLISHED.parse().unwrap(), PATIENCE).unwrap();
+    let _client = network.far.run(connect).unwrap();
+    listener.accept().unwrap();
+    visitor.send_to(&[0], SERVICE).unwrap();
+
+    let json = |name: &str| {
+        let report = network.json(&["channels", NEAR, "--json", "--interval", "50ms"]);
+        let channels = report["interfaces"][0]["channels"].as_array().unwrap();
+        channels.iter().find(|each| each["name"] == name).cloned().unwrap_or_default()
+    };
+    wait_until("the host's own is listed", || !json("udp 198.18.0.1:5000").is_null());
+    let own = json("udp 198.18.0.1:5000");
+    assert_eq!((&own["translated"], &own["sockets"]["count"]), (&false.into(), &1.into()));
+    assert_eq!(own["owner"]["processes"][0]["pid"], std::process::id());
+    for name in ["udp 198.18.0.1:8080", "tcp 198.18.0.1:8080"] {
+        let published = json(name);
+        assert_eq!(published["translated"], true, "{name}: {published}");
+        assert!(published["owner"].is_null() && published["sockets"].is_null(), "{published}");
+    }
+    let table = network.says(&["channels", "--interval", "50ms"]);
+    let mut lines = table.lines().skip_while(|line| !line.contains("udp 198.18.0.1:8080"));
+    let columns: Vec<&str> = lines.next().unwrap().split_whitespace().skip(2).collect();
+    assert_eq!(columns[4..7], ["-"; 3], "{table}");
+    let line = "    rules translate what comes to this port (NAT): it may go elsewhere";
+    assert!(lines.next().unwrap().starts_with(line), "{table}");
+}
+
 /// Chains without rules go on translating the connections that they know.
 #[test]
 fn a_connection_stays_its_clients_after_the_rule_has_gone() {
