@@ -18,7 +18,9 @@ use std::time::Duration;
 
 use rustix::io::{Errno, ioctl_fionbio};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::signal::{
+    SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ,
+};
 
 use weir_bpf::sys::sched::{self, SchedPolicy};
 use weir_bpf::units::Nice;
@@ -165,7 +167,7 @@ fn leave_the_terminal() -> Result<()> {
     }
     // For the reader of `ps`: started through /proc/self/exe, it would be called "exe".
     let _ = rustix::thread::set_name(c"weir-guardian");
-    signals::ignore(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2])
+    signals::ignore(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2, SIGXFSZ])
 }
 
 /// A pidfd of the daemon; `None` if it has ended already. A number may by now belong to another
@@ -183,9 +185,10 @@ fn watch_parent(parent: i32) -> Result<Option<OwnedFd>> {
 
 fn report_ready() -> Result<()> {
     let failed = |source| Error::system("report to the daemon", source);
+    let null = std::fs::File::options().write(true).open("/dev/null");
+    let null = null.map_err(|source| Error::system("open /dev/null", source))?;
     std::io::stdout().write_all(&[READY]).map_err(failed)?;
     std::io::stdout().flush().map_err(failed)?;
-    let null = std::fs::File::options().write(true).open("/dev/null").map_err(failed)?;
     rustix::stdio::dup2_stdout(&null).map_err(|errno| failed(errno.into()))
 }
 

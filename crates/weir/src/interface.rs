@@ -171,7 +171,8 @@ impl Protected {
         if settings.forward {
             attached.reason = "where the fast path forwards".into();
         }
-        let mut notes = notes::at_start(ifindex, &interface, attached.mode, settings.forward);
+        let mut notes =
+            notes::at_start(&host.links, ifindex, &interface, attached.mode, settings.forward);
         let rps = if settings.rps_off { steer_nowhere(host, &claim.journal)? } else { vec![] };
         notes.extend(kernel.group_note.clone());
         let driver = ethtool::driver(&interface).ok();
@@ -416,6 +417,7 @@ impl Protected {
             pid: i32::try_from(std::process::id()).unwrap_or(i32::MAX),
             guardian_pid,
             guardian_is_stopped: false,
+            has_no_guardian: false,
             interface: self.interface(),
             ifindex: self.claim.ifindex,
             netns: self.host.netns,

@@ -2,8 +2,9 @@
 
 use weir_bpf::abi::LOCAL_ADDRESSES;
 use weir_bpf::attach::AttachMode;
-use weir_bpf::programs;
+use weir_bpf::programs::{self, Program};
 use weir_bpf::sys::ethtool;
+use weir_bpf::sys::link::Links;
 use weir_bpf::units::IfIndex;
 
 /// A veth's peer may then send no packet larger than the MTU (`veth_xdp_set()`).
@@ -16,6 +17,7 @@ const NOT_NATIVE: &str = "; without `--attach native` weir goes to tc, which lea
 /// What there is to say about an interface that has just got its gate. Nothing depends on it, so
 /// what cannot be found out is left out.
 pub fn at_start(
+    links: &Links,
     ifindex: IfIndex,
     interface: &str,
     attach: AttachMode,
@@ -25,6 +27,10 @@ pub fn at_start(
     let mut notes = Vec::new();
     if attach == AttachMode::Native && is_veth() {
         notes.push(format!("{VETH}{}", if forwards { "" } else { NOT_NATIVE }));
+    }
+    if !attach.is_xdp() {
+        let other = links.xdp(ifindex).ok().flatten().map(|other| Program::of(other.prog_id));
+        notes.extend(other.filter(|other| !other.is_wall()).map(|other| before(&other)));
     }
     if attach == AttachMode::Tcx {
         notes.extend(programs::at_tcx(ifindex).ok().and_then(|names| behind(&names)));
@@ -37,6 +43,14 @@ pub fn unlisted(what: &str) -> String {
     format!(
         "this host has {what} of its own; the gate knows single addresses, up to {LOCAL_ADDRESSES} of IPv4 and of \
          IPv6, and passes what is for the others, also to full sockets (no-route)"
+    )
+}
+
+fn before(other: &Program) -> String {
+    format!(
+        "another XDP program runs before the gate ({}), and weir does not see packets that it drops or takes elsewhere (an \
+         AF_XDP socket, another interface)",
+        other.name.as_deref().unwrap_or("?")
     )
 }
 

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::key::{Key, STATE_SUFFIX};
-use crate::knob::Returns;
+use crate::knob::{Outcome, Returns};
 use crate::lazy;
 use crate::lock::{Attempt, Lock, Purpose};
 use crate::statefile::State;
@@ -60,11 +60,14 @@ pub fn present_name(host: &Host, state: &State) -> Result<Option<String>> {
 /// In the reverse of the order in which they were turned: threads before threading.
 fn put_back(host: &Host, state: &State) -> Result<Returns> {
     let (name, of_this_boot) = (present_name(host, state)?, state.is_of_this_boot()?);
+    let may_be_elsewhere = of_this_boot && state.is_of_this_namespace()?;
     let mut returns = Returns::default();
     for knob in state.knobs.iter().rev() {
         // What its threads have goes back wherever the interface has been moved to.
         if name.is_some() || (of_this_boot && knob.is_of_a_thread()) {
             returns.note(knob, knob.turn_back(host, name.as_deref().unwrap_or_default()));
+        } else if may_be_elsewhere {
+            returns.note(knob, Ok(Outcome::TakenAlong));
         }
     }
     let interface = name.as_ref().unwrap_or(&state.interface);
@@ -133,10 +136,10 @@ fn reset_one(host: &Host, key: &Key) -> Result<Option<Restored>> {
 impl std::fmt::Display for Restored {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: ", self.interface)?;
-        if self.knobs.restored.is_empty() {
-            write!(f, "nothing was left to put back")?;
-        } else {
-            write!(f, "put back {}", self.knobs.restored.join(", "))?;
+        match (&self.knobs.restored[..], &self.knobs.left[..]) {
+            ([], []) => write!(f, "nothing was left to put back")?,
+            ([], _) => write!(f, "put nothing back")?,
+            (restored, _) => write!(f, "put back {}", restored.join(", "))?,
         }
         write!(f, " (left by weir, pid {})", self.owner.pid)?;
         self.knobs.left.iter().try_for_each(|left| write!(f, "; {left}"))
@@ -167,8 +170,12 @@ mod tests {
             let of_another_boot = State { boot_id: "another".into(), ..state.clone() };
             assert!(put_back(host, &of_another_boot).unwrap().restored.is_empty());
             assert_eq!(sched::nice(pid).unwrap(), new);
-            assert_eq!(put_back(host, &state).unwrap().restored, [nice.to_string()]);
+            let returns = put_back(host, &state).unwrap();
+            assert_eq!(returns.restored, [nice.to_string()]);
             assert_eq!(sched::nice(pid).unwrap(), old);
+            // Nobody here can, and who can is told how.
+            let [left] = &returns.left[..] else { panic!("{:?}", returns.left) };
+            assert!(left.contains("`echo 0 > /sys/class/net/NAME/threaded` there"), "{left}");
         });
     }
 }

@@ -140,6 +140,12 @@ fn shortcoming(status: &InterfaceStatus) -> Option<String> {
             "its guardian is stopped, and would not restore what a killed daemon leaves: `sudo kill -CONT {pid}`"
         ));
     }
+    if status.has_no_guardian {
+        return Some(
+            "it has no guardian, so nobody would restore what a killed daemon leaves; its log says why, and it tries again"
+                .into(),
+        );
+    }
     if status.policy != Policy::On {
         return Some("its policy discards nothing".into());
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 
 use crate::error::{Error, Result};
 use crate::ready;
@@ -62,7 +62,8 @@ pub fn ignore(signals: &[i32]) -> Result<()> {
 
 fn register(signals: &[i32]) -> Result<UnixStream> {
     // Only `weir screen` has a use for one of them; elsewhere they would end a process that tidies up at its end.
-    ignore(&[SIGUSR1, SIGUSR2])?;
+    // Past a limit of a file's size, a write is to fail.
+    ignore(&[SIGUSR1, SIGUSR2, SIGXFSZ])?;
     let failed = |source| Error::system("catch signals", source);
     let (receiver, sender) = UnixStream::pair().map_err(failed)?;
     for signal in signals {

@@ -80,6 +80,9 @@ pub struct InterfaceStatus {
     /// Whether that is stopped, and so would put nothing back. Found out by the reader.
     #[serde(skip)]
     pub guardian_is_stopped: bool,
+    /// Whether its daemon could not start one. Found out by the reader.
+    #[serde(skip)]
+    pub has_no_guardian: bool,
     /// The interface's name.
     pub interface: String,
     /// The interface's number; 0 if its daemon has not protected it yet.
@@ -455,6 +458,7 @@ impl InterfaceStatus {
         if holder.is_none() && dir.inode(&name).is_none() {
             return Ok(None);
         }
+        status.has_no_guardian = status.guardian_pid.is_none() && status.attach.is_some();
         // By the numbers of another PID namespace.
         status.guardian_pid = status.guardian_pid.filter(|_| holder == Some(status.pid));
         let guardian = status.guardian_pid.and_then(Stat::of);

@@ -351,6 +351,27 @@ fn threads_poll_as_long_as_they_are_needed() {
     network.assert_untouched();
 }
 
+/// Softirqs are known by their CPU, not by the interface whose packets they are for.
+#[test]
+fn a_flood_of_another_interface_makes_no_thread_poll() {
+    let network = Network::ipv4_only();
+    network.add_pair();
+    let cpus = Cpus::take();
+    let options = [NEAR2, "--napi", "auto", "--user-share", "99%"];
+    let daemon = Daemon::start_sleepy(&network, &options);
+    let _process = Owned::compute_bound(cpus.cpu);
+    interrupt_each(&network, "200000");
+    while_flooded(&network, &cpus, CLOSED_PORT, || {
+        wait_until("threads poll the flooded one", || network.threaded() == "1");
+        // A tick, and more.
+        std::thread::sleep(Duration::from_secs(2));
+        assert_eq!(network.threaded_on(NEAR2), "0");
+    });
+    interrupt_each(&network, "0");
+    daemon.interrupt();
+    assert_eq!(network.threaded_on(NEAR2), "0");
+}
+
 /// Here no record can be written as they are needed.
 #[test]
 fn threads_that_could_not_poll_are_tried_again() {

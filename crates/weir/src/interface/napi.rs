@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::mem::replace;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use weir_bpf::gate::Policy;
 use weir_bpf::sys::{ethtool, napi};
@@ -18,6 +18,9 @@ use crate::knob::Knob;
 use crate::softirq::{Limit, in_softirq};
 use crate::task;
 use crate::threading::{self, NotThreaded, THREADED};
+
+/// Hardly any packet takes softirqs longer, whatever it passes on its way.
+const PACKET_MAX: Duration = Duration::from_micros(20);
 
 /// By what an interface is polled.
 #[derive(Default)]
@@ -253,7 +256,8 @@ impl Protected {
     pub fn follow_need(&mut self) -> Result<()> {
         let rests = self.polled.not_threaded == Some(NotThreaded::Resting) && self.limit.is_some();
         let waits = self.polled.failed.is_some_and(|at| at.elapsed() < LOOK_ANYWAY_TICKS * TICK);
-        if !rests || waits || !self.limiter.takes_much() || !self.is_up() {
+        let much = self.limiter.takes_much() && self.may_take_much();
+        if !rests || waits || !much || !self.is_up() {
             return Ok(());
         }
         self.polled.failed = None;
@@ -273,6 +277,15 @@ impl Protected {
             }
         }
         Ok(())
+    }
+
+    /// Whether what softirqs take much of a CPU for may have come by this interface: they are known by their CPU.
+    fn may_take_much(&self) -> bool {
+        let Ok(now) = self.gate.counters() else { return true };
+        let packets = now.since(&self.last.gate).total().packets as f64;
+        let lately = packets / self.last.at.elapsed().max(TICK / 20).as_secs_f64();
+        let takes = lately.max(self.rates.seen_pps.0) * PACKET_MAX.as_secs_f64();
+        takes >= self.settings.governor.user_share.rest() * MUCH
     }
 
     /// Has softirqs poll again that threads have taken over from, once those are not needed any more: `asleep`, the gate,

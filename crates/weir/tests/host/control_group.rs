@@ -224,3 +224,21 @@ fn a_daemon_with_too_few_threads_to_govern_is_degraded() {
     // Between them is a number with which it does not start.
     assert!((4..=8).filter(protects).count() > 1);
 }
+
+/// What would put back what a killed daemon leaves, a daemon that goes on protecting cannot start again.
+#[test]
+fn a_daemon_that_has_no_guardian_any_more_is_degraded() {
+    let network = Network::new();
+    let group = Group::with("pids.max", "unguarded");
+    let daemon = Daemon::spawn_in(&group.0, &network, &[]);
+    wait_until("it protects", || network.check() == "protected: near\n");
+    let guardian = || network.interface_status()["guardian_pid"].clone();
+    group.write("pids.max", "1");
+    kill_process(pid(&guardian()), Signal::KILL).unwrap();
+    wait_until("it is missed", || {
+        network.check().starts_with("degraded: near: it has no guardian")
+    });
+    group.write("pids.max", "max");
+    wait_until("there is another", || network.check() == "protected: near\n");
+    network.assert_left_untouched_by(daemon);
+}

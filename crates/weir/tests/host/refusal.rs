@@ -104,6 +104,11 @@ fn tc_runs_beside_another_xdp_program() {
     for attach in ["tc", "clsact"] {
         let daemon = Daemon::start(&network, &["--attach", attach]);
         assert_eq!(xdp_id(&network), before);
+        let notes = network.interface_status()["notes"].to_string();
+        assert!(
+            notes.contains("another XDP program runs before the gate (weir_nothing)"),
+            "{notes}"
+        );
         daemon.interrupt();
         assert_eq!(xdp_id(&network), before);
     }

@@ -216,11 +216,13 @@ pub(super) fn early_discard(reading: &Reading, interface: &InterfaceReading) -> 
     let reason =
         interface.discarded_as.as_ref().filter(|_| reading.is_loss(interface.discarded_pps))?;
     let name = &interface.name;
+    let known = Reason::ALL.iter().find(|known| known.name() == reason);
+    let why = known.map_or_else(String::new, |known| format!(": {}", known.description()));
     Some(Finding {
         cause: Cause::EarlyDiscard,
         sureness: Sureness::Measured,
         what: format!(
-            "weir discards {} packets/s on {name}, most as {reason}: more comes than its receivers take",
+            "weir discards {} packets/s on {name}, most as {reason}{why}",
             count(interface.discarded_pps)
         ),
         whose: Some(name.clone()),

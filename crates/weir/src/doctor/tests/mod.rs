@@ -318,6 +318,7 @@ fn what_weir_discards_is_lost_and_what_it_has_not_cured_it_does_not_cure() {
     let [finding] = &diagnosis.findings[..] else { panic!("{diagnosis:#?}") };
     assert_eq!((diagnosis.verdict, finding.cause), (Verdict::Wrong, Cause::EarlyDiscard));
     assert!(finding.what.contains("500,000 packets/s on eth0, most as udp-full"), "{finding:#?}");
+    assert!(finding.what.contains("receive queue is full"), "{finding:#?}");
     assert!(finding.advice[0].contains("sudo weir channels eth0"), "{finding:#?}");
     // Which have no channel.
     host.interfaces[0].discarded_as = Some("lazy-full".into());
