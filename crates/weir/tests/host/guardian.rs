@@ -452,3 +452,17 @@ fn an_interface_that_is_down_is_reset_once_it_is_up() {
     network.says(&["reset"]);
     network.assert_untouched();
 }
+
+/// SIGXFSZ
+#[test]
+fn past_a_limit_of_a_files_size_a_daemon_goes_on() {
+    let (network, daemon) = protected(&[]);
+    let limit = |bytes| {
+        let pid = daemon.pid().as_raw_nonzero();
+        sh(&network, &format!("prlimit --fsize={bytes} --pid {pid}"));
+    };
+    limit("0:unlimited");
+    daemon.said("status.json");
+    limit("unlimited");
+    network.assert_left_untouched_by(daemon);
+}
