@@ -149,6 +149,19 @@ pub struct Rates {
     pub bytes_per_sec: f64,
 }
 
+impl Rates {
+    fn and(&self, other: &Self) -> Self {
+        let sum = |one: PacketsPerSec, other: PacketsPerSec| PacketsPerSec(one.0 + other.0);
+        Self {
+            offered_pps: sum(self.offered_pps, other.offered_pps),
+            passed_pps: sum(self.passed_pps, other.passed_pps),
+            discarded_pps: sum(self.discarded_pps, other.discarded_pps),
+            would_discard_pps: sum(self.would_discard_pps, other.would_discard_pps),
+            bytes_per_sec: self.bytes_per_sec + other.bytes_per_sec,
+        }
+    }
+}
+
 impl Figures {
     /// What was seen at last, and how fast it came since `earlier`.
     pub fn of(seen: Seen, earlier: Option<Seen>, secs: f64, policy: Policy) -> Self {
@@ -170,6 +183,18 @@ impl Figures {
         });
         let offered = Counter { packets: seen.packets(), bytes: seen.bytes() };
         Self { offered, passed, discarded, would_discard, rates }
+    }
+
+    /// Of several channels.
+    pub fn together<'all>(all: impl Iterator<Item = &'all Self>) -> Option<Self> {
+        all.copied().reduce(|mut sum, each| {
+            sum.offered += each.offered;
+            sum.passed += each.passed;
+            sum.discarded += each.discarded;
+            sum.would_discard += each.would_discard;
+            sum.rates = sum.rates.zip(each.rates).map(|(sum, each)| sum.and(&each));
+            sum
+        })
     }
 
     /// What is dropped per second, or would be with the policy `on`.

@@ -14,6 +14,8 @@ use crate::owners::cut;
 const NAME_COLUMNS: usize = 25;
 /// Senders that are named one by one.
 const SENDERS_MAX: usize = 8;
+/// So many channels that have no socket any more, as of a resolver's queries, have one row together.
+const FOLDED_FROM: usize = 16;
 /// Of the line below a channel, which names its owner.
 const OWNER_COLUMNS: usize = 94;
 /// Of the part of it that is a unit's name: several lines of it say no more.
@@ -42,8 +44,14 @@ fn one_interface(out: &mut impl Write, interface: &InterfaceChannels) -> io::Res
     };
     let titles = ["PASSED", discarded, "PASSED/s", per_second, "DELIV/s", "LATE", "QUEUE", "CPU"];
     line(out, "CHANNEL", &titles.map(str::to_owned))?;
-    for channel in &interface.channels {
+    let past: Vec<&ChannelRow> = interface.channels.iter().filter(|each| is_past(each)).collect();
+    let folded = past.len() >= FOLDED_FROM;
+    for channel in interface.channels.iter().filter(|each| !(folded && is_past(each))) {
         one_channel(out, channel, done)?;
+    }
+    let together = Figures::together(past.iter().map(|each| &each.figures));
+    if let Some(figures) = together.filter(|_| folded) {
+        row(out, &format!("({} without a socket)", past.len()), &figures, None, None)?;
     }
     if interface.overflow.offered.packets > 0 {
         row(out, "(further channels, together)", &interface.overflow, None, None)?;
@@ -72,6 +80,14 @@ fn one_interface(out: &mut impl Write, interface: &InterfaceChannels) -> io::Res
         writeln!(out, "  4,096 channels at least are counted one by one; further ones together")?;
     }
     Ok(())
+}
+
+/// Whether it has no socket any more, and nothing of it was discarded.
+fn is_past(channel: &ChannelRow) -> bool {
+    let Figures { discarded, would_discard, .. } = &channel.figures;
+    let is_closed = |sockets: &SocketsRow| sockets.count == 0 && sockets.late_drops == 0;
+    discarded.packets + would_discard.packets == 0
+        && channel.sockets.as_ref().is_some_and(is_closed)
 }
 
 fn one_channel(out: &mut impl Write, channel: &ChannelRow, done: &str) -> io::Result<()> {
@@ -294,6 +310,24 @@ mod tests {
         let table = printed(vec![closed]);
         assert!(table.contains("    no socket now\n"), "{table}");
         assert!(!table.contains("no process has it open"), "{table}");
+    }
+
+    #[test]
+    fn many_that_have_no_socket_any_more_have_one_row() {
+        let past = |port| {
+            let mut past = channel(&format!("udp 198.18.0.1:{port}"), 3);
+            past.figures.discarded = Counter::default();
+            past.sockets = past.sockets.map(|it| SocketsRow { count: 0, late_drops: 0, ..it });
+            past
+        };
+        let many = |count| (0..count).map(past).chain([channel("udp 198.18.0.1:53", 3)]).collect();
+        let few: Vec<ChannelRow> = many(FOLDED_FROM - 1);
+        assert_eq!(printed(few).matches("    no socket now\n").count(), FOLDED_FROM - 1);
+        let table = printed(many(FOLDED_FROM));
+        let row = table.lines().find(|line| line.contains("(16 without a socket)")).unwrap();
+        let columns: Vec<&str> = row.split_whitespace().skip(4).collect();
+        assert_eq!(columns, ["48", "0", "48", "48", "-", "-", "-", "-"], "{table}");
+        assert!(!table.contains("no socket now") && table.contains("198.18.0.1:53"), "{table}");
     }
 
     #[test]
