@@ -283,7 +283,8 @@ impl Protected {
     fn may_take_much(&self) -> bool {
         let Ok(now) = self.gate.counters() else { return true };
         let packets = now.since(&self.last.gate).total().packets as f64;
-        let lately = packets / self.last.at.elapsed().max(TICK / 20).as_secs_f64();
+        // A burst is no rate.
+        let lately = packets / self.last.at.elapsed().max(TICK).as_secs_f64();
         let takes = lately.max(self.rates.seen_pps.0) * PACKET_MAX.as_secs_f64();
         takes >= self.settings.governor.user_share.rest() * MUCH
     }
