@@ -174,6 +174,21 @@ static __always_inline __u32 account_budget(struct weir_destination *entry,
 }
 
 /*
+ * Its channel missed those, too, that were discarded while the last answer
+ * held: all but the first, for which the answer was found.
+ */
+static __always_inline void account_missed(struct weir_destination *entry)
+{
+	__u32 shed = entry->seen[WEIR_SEEN_SHED].packets, since;
+	struct weir_account *account = account_at(entry->account);
+
+	since = shed - entry->shed;
+	entry->shed = shed;
+	if (account && since > 1)
+		account->shed += since - 1;
+}
+
+/*
  * What is known of a destination is complete: its answer, and for how many
  * packets it holds. A global function, which the verifier looks at once.
  */
@@ -185,6 +200,7 @@ __noinline int destination_conclude(struct weir_destination *entry,
 	if (!entry || !prospects || !poll)
 		return 0;
 	prospects->budget = ROOM_UNKNOWN;
+	account_missed(entry);
 	if (verdict_of_reason(decide(prospects)) == WEIR_VERDICT_PASS)
 		prospects->budget = account_budget(entry, poll);
 	entry->reason = decide(prospects);

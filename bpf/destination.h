@@ -114,6 +114,7 @@ __noinline int destination_fold(struct weir_destination *entry)
 	destination_key(entry, &key);
 	channel_add(&key, entry->seen);
 	__builtin_memset(entry->seen, 0, sizeof(entry->seen));
+	entry->shed = 0;
 	return 0;
 }
 

@@ -33,7 +33,7 @@ struct weir_account {
 	struct weir_channel_key key;
 	__u64 poll;	 /* the last in which one was admitted */
 	__u32 in_poll;	 /* how many are not charged yet */
-	__u32 shed;	 /* how often it was found over its limit; grows */
+	__u32 shed;	 /* discarded for its limit, about; grows */
 	__u64 used_ns;	 /* CLOCK_MONOTONIC, of that poll */
 	__s64 tokens_ns; /* what may be used at once; below 0: owed */
 	/* Ever; of kinds' own places those of channels that had a place, too.

@@ -73,6 +73,7 @@ struct weir_destination {
 	/* For how many more packets of this poll the socket is believed to be
 	 * what it was, and only its queue is looked at. */
 	__u32 alone_left;
+	__u32 shed; /* of seen, those that its account knows of */
 	/* Packets that the answer held for at first, if its queue is to be told
 	 * of them; and how long (IP), so that all are charged the same. */
 	__u32 lent;

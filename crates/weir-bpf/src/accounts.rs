@@ -34,7 +34,7 @@ pub struct Account {
     pub packets: u64,
     /// What one of them has cost of late; none if none was.
     pub cost: Option<Nanos>,
-    /// How often it was found over its limit; wraps around.
+    /// How many were discarded for its limit, about; wraps around.
     pub shed: u32,
     /// When one was last admitted, `CLOCK_MONOTONIC`; about.
     pub used: Nanos,

@@ -23,7 +23,7 @@ const SPARE: f64 = 0.2;
 const OVERRUN_PERIODS: u32 = 3;
 /// By how much limits grow in each period with time to spare, and those of queues wherever their ring does not overflow.
 const RELIEF: f64 = 1.05;
-/// A limit that is so many times what is used limits nobody.
+/// A limit of all queues together that is so many times what they use limits nobody.
 const LOOSE: f64 = 4.0;
 /// How much less channels with queues get together in each period in which the ring overflows.
 const SQUEEZE: f64 = 0.85;
@@ -56,8 +56,8 @@ pub struct Claim {
     pub weight: f64,
     /// CPU time of packets that were admitted.
     pub used: Nanos,
-    /// Whether some were discarded for its limit.
-    pub shed: bool,
+    /// What those would have cost that were discarded for its limit.
+    pub missed: Nanos,
 }
 
 /// What happened on a CPU since the last look.
@@ -84,10 +84,7 @@ struct Known {
 
 impl Known {
     fn relieve(&mut self) {
-        self.limit = self
-            .limit
-            .map(|limit| limit * RELIEF)
-            .filter(|limit| *limit < 1.0 && *limit < (LOOSE * self.used).max(0.01));
+        self.limit = self.limit.map(|limit| limit * RELIEF).filter(|limit| *limit < 1.0);
     }
 }
 
@@ -95,6 +92,10 @@ impl Known {
 #[derive(Clone, Debug, Default)]
 pub struct Shares {
     window: Load,
+    /// What was missed in it.
+    missed: Nanos,
+    /// The share of the CPU that would have been idle with all that was missed, of late: averaged over [`FORGOTTEN`].
+    left: f64,
     /// Periods in a row in which the ring may have overflowed.
     overruns: u32,
     /// What channels with queues get together, while that is less than all.
@@ -121,6 +122,7 @@ impl Shares {
         self.remember(settings, load, claims);
         if self.window.elapsed >= settings.period {
             let window = std::mem::take(&mut self.window);
+            let missed = std::mem::take(&mut self.missed);
             self.overruns = if window.overrun { self.overruns.saturating_add(1) } else { 0 };
             let idle = window.idle.share_of(window.elapsed);
             let is_busy = idle < IDLE_BELOW;
@@ -132,6 +134,10 @@ impl Shares {
                 let active: Vec<Claim> = claims.iter().filter(known).copied().collect();
                 self.divide(settings, control, &active);
             } else if idle > SPARE {
+                let left = idle - missed.share_of(window.elapsed);
+                if left > SPARE && self.left > SPARE {
+                    self.release(claims);
+                }
                 self.relieve();
             } else {
                 self.relieve_queues(claims);
@@ -157,12 +163,17 @@ impl Shares {
         self.window.idle += load.idle;
         self.window.waited += load.waited;
         self.window.overrun |= load.overrun;
+        let missed = claims.iter().fold(Nanos::ZERO, |sum, claim| sum + claim.missed);
+        self.missed += missed;
+        let left = load.idle.share_of(load.elapsed) - missed.share_of(load.elapsed);
+        let kept = (-load.elapsed.share_of(FORGOTTEN)).exp();
+        self.left = kept * self.left + (1.0 - kept) * left;
         let kept = (-load.elapsed.share_of(settings.period)).exp();
         for known in self.known.values_mut() {
             known.used *= kept;
             known.quiet_for += load.elapsed;
         }
-        for claim in claims.iter().filter(|claim| claim.used > Nanos::ZERO || claim.shed) {
+        for claim in claims.iter().filter(|claim| claim.used > Nanos::ZERO || claim.missed > Nanos::ZERO) {
             let known = self.known.entry(claim.channel).or_insert(Known {
                 used: 0.0,
                 quiet_for: Nanos::ZERO,
@@ -177,7 +188,7 @@ impl Shares {
     /// Who has wanted more than he got wants all there is.
     fn demand(&self, claim: &Claim) -> f64 {
         let known = self.known.get(&claim.channel);
-        let held = claim.shed
+        let held = claim.missed > Nanos::ZERO
             || known.is_some_and(|known| known.limit.is_some_and(|limit| known.used > 0.8 * limit));
         if held { f64::INFINITY } else { known.map_or(0.0, |known| known.used) }
     }
@@ -253,6 +264,16 @@ impl Shares {
         queues.iter().map(|claim| self.past(claim, part(claim))).collect()
     }
 
+    /// There is time for all that was discarded: the CPU was short for a moment, as when some daemons are asked together.
+    /// By the last period alone, a flood that pauses would have each of its beginnings.
+    fn release(&mut self, claims: &[Claim]) {
+        for claim in claims.iter().filter(|claim| claim.bound == Bound::Nothing) {
+            if let Some(known) = self.known.get_mut(&claim.channel) {
+                known.limit = None;
+            }
+        }
+    }
+
     /// Unused time is anybody's.
     fn relieve(&mut self) {
         self.together = None;
@@ -305,7 +326,7 @@ mod tests {
     fn claim(channel: u32, bound: Bound, used_us: u64) -> Claim {
         let weight = if bound == Bound::Nothing { 1.0 / 32.0 } else { 1.0 };
         let used = Nanos::from_micros(used_us);
-        Claim { channel, bound, protected: false, weight, used, shed: false }
+        Claim { channel, bound, protected: false, weight, used, missed: Nanos::ZERO }
     }
 
     fn protected(channel: u32, bound: Bound, used_us: u64) -> Claim {
@@ -349,7 +370,7 @@ mod tests {
     fn a_weight_is_taken_over_while_a_limit_keeps_others_from_waiting() {
         let mut shares = Shares::default();
         let mut limit = |weight, load: &Load| {
-            let claims = [Claim { weight, shed: true, ..claim(FLOOD, Bound::Nothing, 30) }];
+            let claims = [Claim { weight, missed: MS, ..claim(FLOOD, Bound::Nothing, 30) }];
             let mut decide = || shares.decide(&Settings::default(), control(), load, &claims);
             (0..50).map(|_| decide()).last().and_then(|limits| limits.get(&FLOOD).copied())
         };
@@ -400,7 +421,7 @@ mod tests {
     fn limits_go_when_there_is_time_to_spare() {
         let mut claims = [claim(SERVER, Bound::Queue, 280), claim(FLOOD, Bound::Nothing, 600)];
         let (mut shares, _) = after(50, &FULL, &claims);
-        claims[1] = Claim { used: Nanos::from_micros(20), shed: true, ..claims[1] };
+        claims[1] = Claim { used: Nanos::from_micros(20), missed: MS, ..claims[1] };
         let spare = Load { idle: Nanos::from_micros(500), ..FULL };
         for _ in 0..2_000 {
             // It takes what it may.
@@ -410,6 +431,43 @@ mod tests {
         }
         let limits = shares.decide(&Settings::default(), control(), &spare, &claims);
         assert!(limits.is_empty(), "{limits:?}");
+    }
+
+    /// What a flood uses and misses of each look that wants so much of the CPU.
+    fn wanting(claim: Claim, share: f64, limits: &BTreeMap<u32, f64>) -> Claim {
+        let used = limits.get(&claim.channel).map_or(share, |limit| limit.min(share));
+        let time = |share: f64| Nanos((share * 1e6) as u64);
+        Claim { used: time(used), missed: time(share - used), ..claim }
+    }
+
+    /// As of some daemons that are asked together, beside pings.
+    #[test]
+    fn a_moment_without_time_limits_nobody_for_long_where_there_is_time_for_all() {
+        let mut claims = [claim(SERVER, Bound::Queue, 200), claim(FLOOD, Bound::Nothing, 0)];
+        let between = Load { idle: Nanos::from_micros(500), ..FULL };
+        let (mut shares, mut limits) = after(1_000, &between, &claims);
+        let mut limited = 0;
+        for look in 0..2_000 {
+            let load = if look % 200 < 20 { FULL } else { between };
+            claims[1] = wanting(claims[1], 0.25, &limits);
+            limits = shares.decide(&Settings::default(), control(), &load, &claims);
+            limited += limits.len();
+        }
+        assert!((100..=300).contains(&limited), "{limited}");
+    }
+
+    #[test]
+    fn a_flood_that_pauses_keeps_its_limit() {
+        let mut claims = [claim(SERVER, Bound::Queue, 50), claim(FLOOD, Bound::Nothing, 0)];
+        let (mut shares, mut limits) = (Shares::default(), BTreeMap::new());
+        for look in 0..4_000 {
+            let floods = look % 200 < 100;
+            claims[1] = wanting(claims[1], if floods { 1.9 } else { 0.0 }, &limits);
+            let pause = Load { idle: Nanos::from_micros(950), ..FULL };
+            let load = if floods { FULL } else { pause };
+            limits = shares.decide(&Settings::default(), control(), &load, &claims);
+            assert!(look < 1_000 || limits.contains_key(&FLOOD), "at {look}");
+        }
     }
 
     #[test]
@@ -471,7 +529,7 @@ mod tests {
         let (mut shares, limits) = after(200, &Load { overrun: true, ..FULL }, &claims);
         assert_eq!(limits.len(), 1);
         // It takes what it may.
-        claims[1] = Claim { used: Nanos::from_micros(450), shed: true, ..claims[1] };
+        claims[1] = Claim { used: Nanos::from_micros(450), missed: MS, ..claims[1] };
         let limits =
             (0..400).map(|_| shares.decide(&Settings::default(), control(), &BETWEEN, &claims));
         assert_eq!(limits.last(), Some(BTreeMap::new()));

@@ -71,9 +71,9 @@ impl Host {
             .map(|(channel, number)| {
                 let Channel { bound, protected, weight, demand } = *channel;
                 let limit = self.limits.get(&number).copied().unwrap_or(f64::INFINITY);
-                let used = Nanos((demand.min(limit) * load.elapsed.0 as f64) as u64);
-                let shed = demand > limit;
-                Claim { channel: number, bound, protected, weight, used, shed }
+                let time = |share: f64| Nanos((share * load.elapsed.0 as f64) as u64);
+                let (used, missed) = (time(demand.min(limit)), time((demand - limit).max(0.0)));
+                Claim { channel: number, bound, protected, weight, used, missed }
             })
             .collect();
         self.limits = self.shares.decide(&Settings::default(), self.control, &load, &claims);

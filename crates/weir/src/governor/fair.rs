@@ -77,13 +77,17 @@ impl Fair {
             let last = self.last.get(&account.place).filter(|last| last.channel == *channel);
             let last = last.filter(|last| last.charged <= account.charged);
             let charged = last.map_or(account.charged, |last| last.charged);
+            // What one costs that nobody has admitted yet may be all the time there is.
+            let cost = account.cost.unwrap_or(seen.elapsed);
             Claim {
                 channel: account.place,
                 bound: self.receivers.bound(channel, &channels),
                 protected: rules.protects(channel),
                 weight: self.receivers.weigh(channel, &channels),
                 used: (account.charged - charged).min(seen.elapsed),
-                shed: last.is_some_and(|last| last.shed != account.shed),
+                missed: last.map_or(Nanos::ZERO, |last| {
+                    cost * u64::from(account.shed.wrapping_sub(last.shed))
+                }),
             }
         };
         let claims: Vec<Claim> = now.values().map(claim).collect();
