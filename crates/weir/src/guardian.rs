@@ -40,8 +40,8 @@ use crate::statefile::State;
 
 /// What the guardian writes when it is ready.
 const READY: u8 = b'+';
-/// How long it may take to get ready: it needs 5 ms of CPU time, and a host in livelock may leave it a thousandth of a
-/// CPU. Less than the watchdog's time, as a daemon that runs waits for it, too.
+/// How long it may take to get ready: it needs little CPU time, but a host in livelock may leave it hardly any. Less
+/// than the watchdog's time, as a daemon that runs waits for it, too.
 const READY_MAX: Duration = Duration::from_secs(60);
 
 /// A running guardian, seen from the daemon.

@@ -4,8 +4,8 @@ use super::shared::*;
 
 /// As BFD's at an interval of 50 ms: three that are missed mean that the neighbour is down (RFC 5880, 6.8.4).
 const HEARTBEATS_PER_S: f64 = 20.0;
-/// Of the slow egress. The bucket starts a timer for each packet, which costs a virtual machine some 10 us: at 40 Mbit/s
-/// timers took the whole CPU.
+/// Of the slow egress. The bucket starts a timer for each packet, which is dear on a virtual machine
+/// (docs/results/bench/timer-wakes.txt): at a higher rate timers take the whole CPU.
 const SLOW_MBIT: u32 = 5;
 const ALONE: Cases = Cases::Of(&["fast", "slow"]);
 

@@ -3,8 +3,8 @@
 //!
 //! The generator sends the pings itself, so that no client waits for the CPU that it keeps busy, and
 //! writes the time into each; a program at the server's interface sees when the reply leaves. At the far
-//! end the same program saw the slowest percent 62 us later in `stock` from 1.6 M packets/s on, since the
-//! far end's softirq waits for the generator.
+//! end the same program sees the slowest percent later in `stock` at high rates, since the far end's
+//! softirq waits for the generator.
 
 use super::shared::*;
 use crate::apps::compute::Work;

@@ -173,8 +173,8 @@ const IN_FLIGHT: u32 = 250;
 /// way or under another load. A lost query holds its place until it times out, after a second, so a
 /// hundred losses a second all but stop this loop.
 ///
-/// With a rate it prints every answer's time (-v), for the percentiles; these 2 us an answer would slow an
-/// unpaced one down.
+/// With a rate it prints every answer's time (-v), for the percentiles; that would slow an unpaced one
+/// down.
 pub fn in_flight(rate: Option<f64>) -> String {
     rate.map_or("-q 100".to_owned(), |rate| format!("-q {IN_FLIGHT} -Q {rate} -b 1024 -v"))
 }

@@ -17,8 +17,8 @@ pub const MUCH: f64 = 0.25;
 /// ...and little: in a window, it cannot have been all of a period's (10 ms).
 const LITTLE: f64 = 0.1;
 /// For how long they take little before nobody looks, and over how long the kernel's own account says more then: where
-/// each packet has a softirq (veth), looking costs a sender a tenth of its packets. A flood may have as long until it is
-/// limited.
+/// each packet has a softirq (veth), looking costs a sender a tenth of its packets (docs/results/ab/local-sender.txt).
+/// A flood may have as long until it is limited.
 const LITTLE_FOR: Duration = Duration::from_secs(1);
 /// Over how long that is compared, at least: a heartbeat's time, while something is wrong.
 const TAKEN_WINDOW: Duration = Duration::from_millis(90);

@@ -40,7 +40,7 @@ impl Weigher {
         receivers: Arc<Receivers>,
         interfaces: Arc<Mutex<Vec<IfIndex>>>,
     ) -> Result<Self> {
-        // At the start: that takes 20 ms of CPU, which a saturated one has not to spare.
+        // At the start: that takes CPU time, which a saturated CPU has not to spare.
         let mut owners = Owners::open()?;
         let trouble = Arc::new(Mutex::new(None));
         let told = Arc::clone(&trouble);
