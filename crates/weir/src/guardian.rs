@@ -151,6 +151,7 @@ pub fn run(parent: i32, keys: &[Key]) -> Result<()> {
     for key in keys {
         match restore_one(&host, key) {
             Ok(restored) => restored.iter().for_each(|done| console.say(&done.to_string())),
+            Err(Error::NotRestored(each)) => failures.extend(each),
             Err(error) => failures.push(error.to_string()),
         }
     }

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
+use weir_bpf::accounts::monotonic_now;
 use weir_bpf::attach::AttachMode;
 use weir_bpf::channels::ChannelMapIds;
 use weir_bpf::counters::Counters;
@@ -366,6 +367,7 @@ impl Protected {
         let recorded = self.claim.keep();
         let mut status = self.status(guardian_pid, sleep);
         status.lost = lost;
+        status.written_at = Some(monotonic_now());
         if let Err(error) = &counted {
             let secs = self.last.at.elapsed().as_secs();
             status.notes.push(format!("its packet counts are {secs} s old: {error}"));
@@ -443,6 +445,7 @@ impl Protected {
             bypassed: self.bypass.packets(),
             since: self.since.clone(),
             updated: clock::timestamp(SystemTime::now()),
+            written_at: None,
             verdicts: status::by_verdict(&self.last.gate, self.settings.policy),
             reasons: status::by_reason(&self.last.gate, self.settings.policy),
             rates: self.rates,

@@ -281,7 +281,7 @@ impl Knob {
                 no_interface() || matches!(exists, Ok(false))
             }
             Self::Nice { thread, .. } | Self::Affinity { thread, .. } => {
-                living(thread).is_err() && task::sees_kernel_threads()
+                matches!((thread.lives(), task::sees_kernel_threads()), (Ok(false), Ok(true)))
             }
         }
     }
@@ -379,10 +379,12 @@ fn others_cpus(pid: Pid, old: &[CpuId], new: &[CpuId]) -> Result<Option<String>>
 /// The thread's number, if that number still means this NAPI thread. A thread that has ended may have
 /// been followed by anybody's process.
 fn living(thread: &Task) -> Result<Pid> {
-    let same = Task::napi_thread(thread.pid).as_ref() == Some(thread);
-    same.then(|| Pid::from_raw(thread.pid))
-        .flatten()
-        .ok_or_else(|| if task::sees_kernel_threads() { ended(thread) } else { task::unseen() })
+    let lives = thread.lives()?;
+    match Pid::from_raw(thread.pid).filter(|_| lives) {
+        Some(pid) => Ok(pid),
+        None if task::sees_kernel_threads()? => Err(ended(thread)),
+        None => Err(task::unseen()),
+    }
 }
 
 /// Why nothing is turned of a thread.

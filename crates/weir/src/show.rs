@@ -231,6 +231,7 @@ fn one_interface(out: &mut impl Write, status: &InterfaceStatus) -> io::Result<(
     let state = match &unprotected {
         Some(loss) => loss,
         None if status.starts() => "starting",
+        None if status.stalled => "not protected now",
         None if status.running => "protected",
         None => "not running any more",
     };

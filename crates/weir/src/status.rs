@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize, Serializer};
+use weir_bpf::accounts::monotonic_now;
 use weir_bpf::attach::AttachMode;
 use weir_bpf::channels::ChannelMapIds;
 use weir_bpf::counters::{Counter, Counters};
@@ -13,7 +14,7 @@ use weir_bpf::prune::Retired;
 use weir_bpf::sys::divert::{Diversion, DiversionKind, Ports};
 use weir_bpf::sys::netns::NetNs;
 use weir_bpf::sys::stat::Stat;
-use weir_bpf::units::{IfIndex, Nice};
+use weir_bpf::units::{IfIndex, Nanos, Nice};
 use weir_bpf::verdict::{Reason, Verdict};
 use weir_policy::{Prefer, Share};
 
@@ -139,6 +140,9 @@ pub struct InterfaceStatus {
     pub since: String,
     /// When this was written, RFC 3339.
     pub updated: String,
+    /// The same by a clock that nobody sets (`CLOCK_MONOTONIC`), for the reader alone; `None` of an earlier version's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written_at: Option<Nanos>,
     /// Packets since protection began, by verdict.
     pub verdicts: Vec<VerdictCount>,
     /// The same packets, by reason.
@@ -425,7 +429,7 @@ impl InterfaceStatus {
 
     /// Of an interface whose daemon runs and has published nothing: it starts, or there was no room.
     fn unpublished(dir: &RunDir, key: &Key) -> Option<Self> {
-        let silent_for = dir.age(&key.state_file())?;
+        let silent_for = dir.age(&key.state_file()).unwrap_or_default();
         let state = State::read(dir, key).ok()??;
         let pid = holder_of(dir, key, state.owner.pid)?;
         let since = clock::timestamp(SystemTime::now() - silent_for);
@@ -464,6 +468,8 @@ impl InterfaceStatus {
         let guardian = status.guardian_pid.and_then(Stat::of);
         status.guardian_is_stopped = guardian.is_some_and(|guardian| guardian.is_stopped());
         (status.running, status.pid) = (holder.is_some(), holder.unwrap_or(status.pid));
+        let written_ago = |at| Duration::from(monotonic_now() - at);
+        let age = status.written_at.take().map(written_ago).or(age);
         status.silent_for = age.filter(|age| status.running && *age >= SILENT);
         status.stalled = status.silent_for.is_some() && dir.has_room_for(text.len());
         Ok(Some(status))

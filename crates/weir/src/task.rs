@@ -7,7 +7,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 use weir_bpf::sys::stat::Stat;
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::ready;
 
 /// A process or kernel thread that cannot be mistaken for a later one with the same number.
@@ -31,6 +31,15 @@ impl Task {
     /// The NAPI thread that has this number now; `None` if it is another kind of task.
     pub fn napi_thread(pid: i32) -> Option<Self> {
         Self::of(pid, &Stat::of(pid).filter(is_napi_thread)?)
+    }
+
+    /// Whether it, a NAPI thread, lives.
+    ///
+    /// # Errors
+    /// If that cannot be told.
+    pub fn lives(&self) -> Result<bool> {
+        let present = look(self.pid)?.filter(is_napi_thread);
+        Ok(present.and_then(|stat| Self::of(self.pid, &stat)).as_ref() == Some(self))
     }
 
     /// This process.
@@ -69,9 +78,16 @@ impl Held {
 }
 
 /// Whether this is the host's PID namespace, which kernel threads are in.
-pub fn sees_kernel_threads() -> bool {
+///
+/// # Errors
+/// If that cannot be told.
+pub fn sees_kernel_threads() -> Result<bool> {
     // kthreadd, whose children they are.
-    Stat::of(2).is_some_and(|stat| stat.is_kernel_thread())
+    Ok(look(2)?.is_some_and(|stat| stat.is_kernel_thread()))
+}
+
+fn look(pid: i32) -> Result<Option<Stat>> {
+    Stat::look(pid).map_err(|source| Error::file("read", format!("/proc/{pid}/stat"), source))
 }
 
 /// Why nothing can be done about NAPI threads from another PID namespace.

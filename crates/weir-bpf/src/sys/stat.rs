@@ -4,6 +4,8 @@ use std::str::FromStr;
 use std::sync::LazyLock;
 use std::{fs, io};
 
+use rustix::io::Errno;
+
 use crate::timens;
 
 /// The processes of this PID namespace.
@@ -41,7 +43,21 @@ pub struct Stat {
 impl Stat {
     /// Of the process or thread with this number; `None` if it has ended.
     pub fn of(pid: i32) -> Option<Self> {
-        Self::read(&format!("/proc/{pid}/stat"))
+        Self::look(pid).ok().flatten()
+    }
+
+    /// The same, where it must be known to have ended.
+    ///
+    /// # Errors
+    /// If it cannot be looked at, as for want of descriptors.
+    pub fn look(pid: i32) -> io::Result<Option<Self>> {
+        match fs::read(format!("/proc/{pid}/stat")) {
+            Ok(line) => Ok(Self::parse(&line)),
+            Err(error) => match Errno::from_io_error(&error) {
+                Some(Errno::NOENT | Errno::SRCH) => Ok(None),
+                _ => Err(error),
+            },
+        }
     }
 
     /// The file at a path.

@@ -119,7 +119,7 @@ impl Protected {
             }
             Err(error) => Err(error),
             Ok(()) if due && self.threads.pids().is_empty() && self.is_up() => {
-                let sees = task::sees_kernel_threads();
+                let sees = task::sees_kernel_threads()?;
                 let unseen = || NotThreaded::Refused(task::unseen().to_string());
                 let why = if sees { NotThreaded::Nameless } else { unseen() };
                 Ok(Some(self.go_without_threads(why)))
@@ -139,7 +139,7 @@ impl Protected {
     fn turn(&self, wanted: Napi) -> Result<Option<TurnedKnob>> {
         let old = self.read_threaded()?;
         let new = match wanted {
-            Napi::Threads | Napi::Auto if old == "0" && !task::sees_kernel_threads() => {
+            Napi::Threads | Napi::Auto if old == "0" && !task::sees_kernel_threads()? => {
                 // Threads that nobody can weigh are no better than softirqs.
                 return Err(task::unseen());
             }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::common::*;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit, test_kill_process};
 use weir_bpf::sys::netns::cookie;
 use weir_bpf::sys::sched::{self, SchedPolicy};
 use weir_bpf::sys::stat::{Stat, threads};
@@ -295,6 +295,20 @@ fn what_a_killed_daemon_has_turned_goes_back_where_the_run_directory_is_read_onl
 }
 
 #[test]
+fn what_a_daemon_without_descriptors_leaves_its_guardian_puts_back() {
+    let (network, daemon) = protected(&[]);
+    let few = Rlimit { current: Some(12), maximum: Some(12) };
+    prlimit(Some(daemon.pid()), Resource::Nofile, few).unwrap();
+    daemon.signal(Signal::TERM);
+    let (status, messages) = daemon.end();
+    assert_eq!(status.code(), Some(1), "{messages}");
+    // That a thread cannot be looked at is no answer, neither that it has ended nor that it is elsewhere.
+    assert!(messages.contains("LimitNOFILE="), "{messages}");
+    assert!(!messages.contains("PID namespace") && !messages.contains("has ended"), "{messages}");
+    wait_until("the guardian has put everything back", || network.is_untouched());
+}
+
+#[test]
 fn what_cannot_be_looked_at_is_not_taken_for_gone() {
     let network = Network::new();
     network.poll_by_napi();
@@ -312,6 +326,12 @@ fn what_cannot_be_looked_at_is_not_taken_for_gone() {
         assert!(refusal.contains(why), "{refusal}");
         assert_eq!(nice(), Nice(3));
     }
+    // A guardian is told of the same, whose daemon has ended before it looks.
+    let key = format!("{}-{}", network.near.inode(), network.ifindex.0);
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--pid", "--fork", "--mount-proc", WEIR, "guardian", "--parent", "0", &key]);
+    let told = failure(&network.near.run(|| command.output().unwrap()).unwrap(), 1);
+    assert_eq!(told.matches("`weir reset` tries again").count(), 1, "{told}");
     network.says(&["reset"]);
     assert_eq!(nice(), Nice(0));
     network.set_threaded("0");

@@ -1,6 +1,9 @@
 //! What `weir status` says of daemons that run, begin, hang or are gone.
 
+use std::fs::File;
+use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
 
 use crate::common::*;
 use rustix::process::Signal;
@@ -139,6 +142,7 @@ fn a_daemon_that_reports_nothing_is_said_to() {
     for old in ["late drops", "governor:", "the gate is"] {
         assert!(!text_then.contains(old), "{old}: {text_then}");
     }
+    assert!(text_then.contains("\nnear  not protected now\n"), "{text_then}");
     assert!(network.check().contains(passes), "{}", network.check());
     for command in [&["top", "--count", "1", "--interval", "1ms"][..], &["channels"]] {
         let said = network.says(command);
@@ -152,6 +156,31 @@ fn a_daemon_that_reports_nothing_is_said_to() {
     network.assert_left_untouched_by(daemon);
 }
 
+fn set_written(network: &Network, suffix: &str, at: SystemTime) {
+    let name = network.files().into_iter().find(|name| name.ends_with(suffix)).unwrap();
+    let file = File::open(Path::new("/run/weir").join(name)).unwrap();
+    file.set_modified(at).unwrap();
+}
+
+/// As it looks when somebody has set the clock back or forward since; the daemon's own is another, too.
+#[test]
+fn whoever_sets_the_clock_a_daemon_is_silent_for_as_long_as_it_is() {
+    let network = Network::new();
+    let daemon = Daemon::start_by(a_day_ahead(), &network, &[]);
+    assert_eq!(network.check(), "protected: near\n");
+    daemon.signal(Signal::STOP);
+    let (hour, now) = (Duration::from_secs(3600), SystemTime::now());
+    for written in [now + hour, now - hour] {
+        set_written(&network, ".status.json", written);
+        wait_until("it is seen", || network.check().starts_with("degraded: near: its daemon has"));
+        let silent = network.status()["interfaces"][0]["silent_secs"].as_u64().unwrap();
+        assert!(silent < hour.as_secs(), "{silent}");
+    }
+    daemon.signal(Signal::CONT);
+    wait_until("it reports again", || network.check() == "protected: near\n");
+    network.assert_left_untouched_by(daemon);
+}
+
 #[test]
 fn a_daemon_that_has_not_reported_yet_is_said_to_start() {
     let network = Network::new();
@@ -162,6 +191,8 @@ fn a_daemon_that_has_not_reported_yet_is_said_to_start() {
     wait_until("it has begun", recorded);
     daemon.signal(Signal::STOP);
     assert_eq!(network.status()["interfaces"][0]["running"], true, "at once");
+    // The clock has been set back since.
+    set_written(&network, ".state.json", SystemTime::now() + Duration::from_secs(3600));
     let refusal = failure(&network.weir(&["channels"]), 1);
     assert!(refusal.contains("has not written its status yet"), "{refusal}");
     let said = || String::from_utf8(network.weir(&["status", "--check"]).stdout).unwrap();
