@@ -193,6 +193,32 @@ fn check_says_everything_that_is_wrong() {
 }
 
 #[test]
+fn a_pipe_is_read_as_a_file_and_not_waited_for_if_nobody_writes() {
+    let dir = tempfile::tempdir().unwrap();
+    let checked = |script: &str| {
+        let mut command = Command::new("timeout");
+        command.args(["30", "bash", "-c", script]).env("weir", WEIR).current_dir(dir.path());
+        command.output().unwrap()
+    };
+    let refusal = failure(&checked("mkfifo fifo && exec $weir config check fifo"), 1);
+    assert!(
+        refusal.contains("cannot read fifo: it is a pipe that nobody writes into"),
+        "{refusal}"
+    );
+    // Whoever has opened it may take his time.
+    for script in [
+        "(sleep 0.5; echo 'nice = 0' >fifo) & exec $weir config check fifo",
+        "(sleep 3; echo 'nice = 0') >fifo & exec $weir config check fifo",
+        "(sleep 3; echo 'nice = 0') | $weir config check /dev/stdin",
+        "exec $weir config check <(echo 'nice = 0')",
+        "exec $weir config check <(:)",
+    ] {
+        let valid = success(&checked(script));
+        assert!(valid.ends_with(": valid\n"), "{script}: {valid}");
+    }
+}
+
+#[test]
 fn show_names_the_source_of_every_setting() {
     let text = "user_share = \"60%\"\nperiod = \"20ms\"\n[interface.eth0]\nuser_share = \"70%\"\n";
     let file = ConfigFile::new("show", text);
