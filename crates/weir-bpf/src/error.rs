@@ -1,6 +1,7 @@
 //! Errors name the operation, the object and, where there is one, the remedy.
 
 use std::io;
+use std::path::Path;
 
 use rustix::io::Errno;
 
@@ -18,6 +19,9 @@ const MEMORY_REMEDY: &str = "free some, or let weir have more (MemoryMax= of a s
 /// The same where descriptors are missing.
 pub const FILES_REMEDY: &str = "weir may have too few open files: raise the hard limit (`ulimit -Hn`, \
      LimitNOFILE= of a service)";
+
+/// The same where there is no sysfs.
+const SYSFS_REMEDY: &str = "/sys is not mounted: `mount -t sysfs sysfs /sys`";
 
 /// What went wrong at the kernel boundary.
 #[derive(Debug, thiserror::Error)]
@@ -130,6 +134,7 @@ impl Error {
                 OutOfMemory => MEMORY_REMEDY,
                 PermissionDenied if is_filtered() => SECCOMP_REMEDY,
                 _ if full => FILES_REMEDY,
+                _ if !Path::new("/sys/kernel").exists() => SYSFS_REMEDY,
                 _ => remedy,
             };
             let (object, remedy) = (object.as_ref().into(), Some(remedy.into()));

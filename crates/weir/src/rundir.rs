@@ -48,7 +48,7 @@ impl RunDir {
         let made = match rustix::fs::mkdirat(CWD, path, DIRECTORY_MODE) {
             Ok(()) => true,
             Err(Errno::EXIST) => false,
-            Err(errno) => return Err(Error::file("create", path, errno)),
+            Err(errno) => return Err(unmade(path, errno)),
         };
         let dir = Self::open(path)?.ok_or_else(|| Error::file("open", path, Errno::NOENT))?;
         if made {
@@ -230,7 +230,7 @@ impl RunDir {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let path = self.path_of(name);
         let fd = rustix::fs::openat(&self.fd, name, flags, PRIVATE)
-            .map_err(|errno| Error::file("open", &path, errno))?;
+            .map_err(|errno| unmade(&path, errno))?;
         let stat = rustix::fs::fstat(&fd).map_err(|errno| Error::file("examine", &path, errno))?;
         check_file(&path, &stat)?;
         Ok(fd)
@@ -293,6 +293,17 @@ fn check_file(path: &Path, stat: &Stat) -> Result<()> {
         return Err(untrusted(path, "is not a plain file"));
     }
     check_owner(path, stat)
+}
+
+/// Where the first files cannot be made, as in a container whose root is read-only.
+fn unmade(path: &Path, errno: Errno) -> Error {
+    match errno {
+        Errno::ROFS => Error::refused(
+            format!("cannot create {}: {errno}", path.display()),
+            "weir keeps its record there: mount a tmpfs at /run (`mount -t tmpfs none /run`; docker: --tmpfs /run)",
+        ),
+        _ => Error::file("create", path, errno),
+    }
 }
 
 fn untrusted(path: &Path, problem: &str) -> Error {

@@ -326,6 +326,26 @@ fn without_proc_it_is_said_how_to_have_it() {
     }
 }
 
+#[test]
+fn without_sys_or_a_run_that_can_be_written_it_is_said_how_to_have_them() {
+    let network = Network::new();
+    for (prepare, remedy) in [
+        ("umount -R -l /sys", "`mount -t sysfs sysfs /sys`"),
+        ("mount -t tmpfs -o ro none /run", "`mount -t tmpfs none /run`"),
+        (
+            "mount --bind /run /run && mkdir -p /run/weir && mount -o remount,bind,ro /run",
+            "`mount -t tmpfs none /run`",
+        ),
+    ] {
+        let mut command = Command::new("unshare");
+        let script = format!("{prepare} && exec {WEIR} run near --config /dev/null");
+        command.args(["--mount", "sh", "-c", &script]);
+        let said = failure(&network.near.run(|| command.output().unwrap()).unwrap(), 1);
+        assert!(said.contains(remedy), "{prepare}: {said}");
+    }
+    network.assert_untouched();
+}
+
 /// Weir to which the kernel refuses this system call, by its numbers on x86-64 and on arm64, as a service's sandbox may.
 fn refused(call: [u32; 2]) -> Command {
     const SCRIPT: &str = "import ctypes, os, struct, sys
