@@ -20,6 +20,11 @@ pub fn any_is_read(links: &Links) -> bool {
     links.has_qdisc_of(&READ).unwrap_or(true)
 }
 
+/// Whether the gate can read one of these kinds.
+pub fn is_read(kinds: &[String]) -> bool {
+    kinds.iter().all(|kind| READ.contains(&kind.as_str()))
+}
+
 /// Hears what egress queues refuse, while packets are forwarded.
 pub struct Egresses {
     skel: EgressSkel<'static>,

@@ -14,6 +14,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::host::Host;
+use common::router::{BEHIND, flow_to, router};
 use common::*;
 use rustix::net::sockopt;
 use rustix::process::Signal;
@@ -207,6 +208,23 @@ fn one_queue_for_many_cpus_is_found_with_the_command() {
     let finding = host.finds("one-cpu-receives", &[host.flow(None)]);
     says(&finding, "what", "1 receive queue");
     says(&finding, "advice", &format!("ethtool -L {NEAR} combined"));
+}
+
+#[test]
+fn a_router_whose_egress_queue_is_full_is_told_so() {
+    let host = Host::of(router);
+    host.sh("tc qdisc add dev near2 root tbf rate 1mbit burst 5k limit 6k");
+    let flood = flow_to(&host.network, BEHIND, (4096, PORT), 10.0 * TRICKLE);
+    let finding = host.finds("egress-full", &[flood]);
+    says(&finding, "what", "by which near2 sends (tbf) is full");
+    says(&finding, "advice", &format!("sudo weir run {NEAR}"));
+    assert_eq!(finding["weir"], "contains");
+    // None of this is routed.
+    let own = "timeout 20 python3 -c \"import socket\ns=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\n\
+               while True: s.sendto(bytes(1000),('198.19.0.2',9))\" > /dev/null 2>&1 &";
+    host.sh(own);
+    let finding = host.finds("egress-full", &[]);
+    assert_eq!(finding["weir"], "none", "{finding:#}");
 }
 
 /// UDP's memory is the whole machine's, and its limit is not shown in other network namespaces. Only sockets that hold

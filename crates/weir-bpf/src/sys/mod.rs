@@ -29,7 +29,7 @@ mod sockopt;
 pub mod stat;
 pub mod sysfs;
 pub mod task_clock;
-pub(crate) mod tc;
+pub mod tc;
 pub mod tun;
 pub mod watch;
 

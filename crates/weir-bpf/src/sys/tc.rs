@@ -1,13 +1,36 @@
 //! Queueing disciplines and filters at an interface's tc hooks, as rtnetlink lists them.
 
+use std::collections::HashMap;
+
 use netlink_packet_core::{DecodeError, Emitable, NLM_F_DUMP, Parseable};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{TcHandle, TcHeader, TcMessage};
 
 use super::link::{Links, object};
-use super::netlink::Attributes;
+use super::netlink::{Attributes, number};
 use crate::error::Result;
 use crate::units::IfIndex;
+
+/// linux/gen_stats.h; in `TCA_STATS2`.
+const TCA_STATS_BASIC: u16 = 1;
+const TCA_STATS_QUEUE: u16 = 3;
+
+/// The queue by which an interface sends, with all that is below its root.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EgressQueue {
+    /// Of the disciplines, each once: such as `tbf`; the root's first.
+    pub kinds: Vec<String>,
+    /// The root's number, as one that takes its place has another.
+    pub handle: u32,
+    /// Packets that it has sent...
+    pub sent: u64,
+    /// ...and dropped.
+    pub dropped: u64,
+    /// Packets that wait in it...
+    pub packets: u32,
+    /// ...and their bytes.
+    pub bytes: u32,
+}
 
 /// A queueing discipline or a filter, its attributes as they came: the library decodes the options of some kinds, and
 /// would refuse a list over one of them.
@@ -37,6 +60,17 @@ impl Listed {
     /// Such as `pfifo` or `flower`.
     pub(crate) fn kind(&self) -> String {
         self.attributes().text(libc::TCA_KIND).unwrap_or_default()
+    }
+
+    fn count(&self, into: &mut EgressQueue) {
+        let stats = self.attributes().within(libc::TCA_STATS2);
+        // Bytes, of 64 bits, and packets.
+        let sent = stats.value(TCA_STATS_BASIC).and_then(|basic| number(basic.get(8..)?));
+        let queue = stats.value(TCA_STATS_QUEUE).unwrap_or_default();
+        let each = |at: usize| queue.get(4 * at..).and_then(number).unwrap_or_default();
+        into.handle = self.header.handle.into();
+        into.sent = sent.unwrap_or_default().into();
+        (into.packets, into.bytes, into.dropped) = (each(0), each(1), each(2).into());
     }
 }
 
@@ -91,6 +125,31 @@ impl Links {
         let all: Vec<Listed> =
             self.ask("list queueing disciplines of", what, queueing_disciplines(), NLM_F_DUMP)?;
         Ok(all.iter().any(|qdisc| kinds.contains(&qdisc.kind().as_str())))
+    }
+
+    /// The queues by which interfaces send.
+    ///
+    /// # Errors
+    /// As [`Links::name`].
+    pub fn egress_queues(&self) -> Result<HashMap<IfIndex, EgressQueue>> {
+        let what = || "every interface".into();
+        let mut all: Vec<Listed> =
+            self.ask("list queueing disciplines of", what, queueing_disciplines(), NLM_F_DUMP)?;
+        all.retain(|listed| listed.header.parent != TcHandle::INGRESS);
+        all.sort_by_key(|listed| listed.header.parent != TcHandle::ROOT);
+        let mut found: HashMap<IfIndex, EgressQueue> = HashMap::new();
+        for listed in &all {
+            let queue = found.entry(IfIndex(listed.header.index.cast_unsigned())).or_default();
+            let kind = listed.kind();
+            // A root counts what is lost below it, too.
+            if listed.header.parent == TcHandle::ROOT {
+                listed.count(queue);
+            }
+            if !queue.kinds.contains(&kind) {
+                queue.kinds.push(kind);
+            }
+        }
+        Ok(found)
     }
 
     /// The filters at one of the interface's tc hooks.

@@ -15,7 +15,8 @@ use weir_bpf::units::IfIndex;
 use weir_bpf::verdict::{Kind, Reason, Verdict};
 
 use super::reading::{
-    ConntrackReading, CpuReading, IpReading, OwnerReading, SocketReading, TcpReading, UdpReading,
+    ConntrackReading, CpuReading, EgressReading, IpReading, OwnerReading, SocketReading,
+    TcpReading, UdpReading,
 };
 use super::sample::Sample;
 use crate::owners::{OwnedSocket, Owner, Process};
@@ -58,6 +59,19 @@ impl<'a> Between<'a> {
     pub fn ring_dropped(&self, ifindex: IfIndex) -> f64 {
         let of = |sample: &Sample| sample.links.get(&ifindex).map_or(0, LinkStats::ring_dropped);
         self.rate(of(self.earlier), of(self.later))
+    }
+
+    /// What the queue by which an interface sends did, if it was there all the time.
+    pub fn egress(&self, ifindex: IfIndex) -> Option<EgressReading> {
+        let (before, after) =
+            (self.earlier.egresses.get(&ifindex)?, self.later.egresses.get(&ifindex)?);
+        (before.handle == after.handle && before.kinds == after.kinds).then(|| EgressReading {
+            kinds: after.kinds.clone(),
+            sent_pps: self.rate(before.sent, after.sent),
+            drop_pps: self.rate(before.dropped, after.dropped),
+            waiting: after.packets.max(before.packets),
+            waiting_bytes: after.bytes.max(before.bytes),
+        })
     }
 
     /// How much a gate has discarded, and as what most of it.

@@ -189,6 +189,22 @@ pub struct OwnerReading {
     pub cpu: Option<u32>,
 }
 
+/// The queue by which an interface sends.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EgressReading {
+    /// Of its disciplines, the root's first.
+    pub kinds: Vec<String>,
+    /// Packets sent.
+    pub sent_pps: f64,
+    /// Packets dropped.
+    pub drop_pps: f64,
+    /// Packets that waited in it, at the look that found more...
+    pub waiting: u32,
+    /// ...and their bytes.
+    pub waiting_bytes: u32,
+}
+
 /// An interface.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -216,6 +232,8 @@ pub struct InterfaceReading {
     pub discarded_pps: f64,
     /// The reason of most of these.
     pub discarded_as: Option<String>,
+    /// The queue by which it sends.
+    pub egress: Option<EgressReading>,
     /// Its receive queues.
     pub queues: Option<u32>,
     /// How many it could have.

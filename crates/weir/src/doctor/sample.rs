@@ -26,6 +26,7 @@ use weir_bpf::sys::snmp::{self, IpStats, TcpStats, UdpStats};
 use weir_bpf::sys::sock_diag::SocketDiag;
 use weir_bpf::sys::stat::{self, Stat};
 use weir_bpf::sys::sysfs::NetSysfs;
+use weir_bpf::sys::tc::EgressQueue;
 use weir_bpf::units::IfIndex;
 
 use super::between::Between;
@@ -73,6 +74,7 @@ pub struct Sample {
     pub(super) udp_before: Option<UdpStats>,
     pub(super) tcp_before: Option<TcpStats>,
     pub(super) links: HashMap<IfIndex, LinkStats>,
+    pub(super) egresses: HashMap<IfIndex, EgressQueue>,
     /// The interfaces that weir protects...
     pub(super) running: Vec<InterfaceStatus>,
     /// ...and what its gates have counted.
@@ -152,10 +154,13 @@ impl Looker {
             (status.ifindex, counters.unwrap_or_else(|_| status.counters()))
         });
         let gates = counters.collect();
+        let egresses = self.links.egress_queues();
+        let egresses = self.seen("queueing disciplines", egresses).unwrap_or_default();
         let links = self.interfaces.iter().map(|link| link.ifindex).chain(self.loopback);
         Sample {
             gates,
             running,
+            egresses,
             at: Instant::now(),
             links: links.filter_map(|link| Some((link, self.links.stats(link).ok()?))).collect(),
             half_open: half_open.and_then(std::result::Result::ok).unwrap_or_default(),
@@ -241,6 +246,7 @@ impl Looker {
                 master: link.master.and_then(|master| self.links.name(master).ok()),
                 receive_pps: between.received(link.ifindex),
                 ring_drop_pps: between.ring_dropped(link.ifindex),
+                egress: between.egress(link.ifindex),
                 outside: is_ppp || sysfs.is_some_and(has_device),
                 lower: below.into_iter().filter(|name| names.contains(name.as_str())).collect(),
                 ..InterfaceReading::default()

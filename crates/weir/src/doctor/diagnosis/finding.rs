@@ -45,6 +45,8 @@ pub enum Cause {
     RingFull,
     /// A CPU's backlog is full.
     BacklogFull,
+    /// The queue by which an interface sends is full.
+    EgressFull,
     /// One CPU receives for all.
     OneCpuReceives,
 }
@@ -106,6 +108,14 @@ impl Reading {
     /// Where weir is to run: on the interface that hands most packets to sockets, before any on which only this host's
     /// own containers send. A port's packets go to its master, and those of a VLAN or of PPPoE to its interface.
     pub fn best(&self) -> Option<&InterfaceReading> {
+        self.best_of(|_| true)
+    }
+
+    /// The same of some.
+    pub(super) fn best_of(
+        &self,
+        some: impl Fn(&InterfaceReading) -> bool,
+    ) -> Option<&InterfaceReading> {
         let own_pps = |each: &InterfaceReading| {
             let on_top = self.interfaces.iter().filter(|top| {
                 top.master.as_ref() != Some(&each.name) && top.lower.contains(&each.name)
@@ -113,7 +123,8 @@ impl Reading {
             each.receive_pps - on_top.map(|top| top.receive_pps).sum::<f64>()
         };
         // Of several that are alike the first.
-        self.interfaces.iter().rev().filter(sees_packets).max_by(|one, other| {
+        let interfaces = self.interfaces.iter().rev().filter(sees_packets);
+        interfaces.filter(|each| some(each)).max_by(|one, other| {
             one.outside.cmp(&other.outside).then_with(|| own_pps(one).total_cmp(&own_pps(other)))
         })
     }

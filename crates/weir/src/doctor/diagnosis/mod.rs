@@ -3,6 +3,7 @@
 pub mod finding;
 mod notes;
 mod receiving;
+mod sending;
 mod sockets;
 mod words;
 
@@ -14,6 +15,7 @@ use self::receiving::{
     backlog_full, conntrack_full, early_discard, fragments_lost, livelock, one_cpu_receives,
     ring_full, syn_flood, wall_left,
 };
+use self::sending::egress_full;
 use self::sockets::{Losses, accept_queues_full, sockets_full, udp_memory};
 use super::reading::{RUNNING, Reading};
 
@@ -59,6 +61,7 @@ impl Diagnosis {
         findings.extend(accept_queues_full(reading));
         findings.extend(interfaces().filter_map(|each| ring_full(reading, each)));
         findings.extend(backlog_full(reading));
+        findings.extend(interfaces().filter_map(|each| egress_full(reading, each)));
         findings.extend(one_cpu_receives(reading));
         let seen = !reading.cpus.is_empty()
             && reading.udp.is_some()

@@ -300,6 +300,24 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
         }))
         .told(BacklogFull, Measured, Contains)
         .saying("CPU 2 cannot keep up", "", "netdev_max_backlog"),
+        // A router that forwards more than an egress takes, and that of the interface by which most comes in.
+        case(forwarding(&["tbf"], 30_000.0)).told(EgressFull, Measured, Contains).saying(
+            "eth0 sends (tbf) is full: it drops 30,000 packets/s, 75%",
+            "eth0",
+            "weir run eth1",
+        ),
+        case(forwarding(&["htb", "fq_codel"], 30_000.0)).told(EgressFull, Measured, No).saying(
+            "(htb, fq_codel)",
+            "eth0",
+            "tc -s -d qdisc show dev eth0",
+        ),
+        // What tells TCP how fast to send.
+        case(forwarding(&["tbf"], 9.0)),
+        case(forwarding(&["fq_codel"], 300.0)),
+        // What it sends itself.
+        case(changed(forwarding(&["tbf"], 30_000.0), |host| host.ip = None))
+            .told(EgressFull, Measured, No)
+            .saying("30,000 packets/s", "eth0", "tc -s"),
         // Other network namespaces' trouble.
         case(changed(livelock(0.97), |host| {
             host.interfaces[0].receive_pps = 10.0;

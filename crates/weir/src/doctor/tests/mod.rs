@@ -107,6 +107,27 @@ fn livelock(softirq: f64) -> Reading {
     })
 }
 
+/// A router, one of whose queues drops some of what it forwards.
+fn forwarding(kinds: &[&str], drop_pps: f64) -> Reading {
+    change(|host| {
+        host.interfaces[0].egress = Some(EgressReading {
+            kinds: kinds.iter().map(|&kind| kind.into()).collect(),
+            sent_pps: 10_000.0,
+            drop_pps,
+            waiting: 20,
+            waiting_bytes: 30_000,
+        });
+        let other = InterfaceReading {
+            name: "eth1".into(),
+            egress: None,
+            receive_pps: 40_000.0,
+            ..host.interfaces[0].clone()
+        };
+        host.interfaces.push(other);
+        host.ip = Some(IpReading { forwarded_pps: 40_000.0, ..IpReading::default() });
+    })
+}
+
 fn conntrack(entries: u64, drop_pps: f64) -> Reading {
     let table = ConntrackReading { entries, limit: 262_144, drop_pps, given_up_per_sec: 0.0 };
     change(|host| host.conntrack = Some(table))

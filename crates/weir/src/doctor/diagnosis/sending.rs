@@ -1,0 +1,62 @@
+//! What is lost on its way out.
+
+use weir_bpf::egress::is_read;
+
+use super::super::reading::{InterfaceReading, Reading};
+use super::finding::{Cause, Finding, Help, Sureness, hindered};
+use super::words::{count, percent};
+
+/// A queue that drops fewer packets, or a smaller share of what it is handed, does what it is for: it tells TCP how fast to
+/// send.
+const DROPS_PER_SEC: f64 = 10.0;
+const DROPS_SHARE: f64 = 0.05;
+
+pub(super) fn egress_full(reading: &Reading, interface: &InterfaceReading) -> Option<Finding> {
+    let queue = interface.egress.as_ref()?;
+    let share = queue.drop_pps / (queue.drop_pps + queue.sent_pps);
+    if queue.drop_pps < DROPS_PER_SEC || share < DROPS_SHARE {
+        return None;
+    }
+    let name = &interface.name;
+    // Packets that are to leave by it come by others.
+    let at = reading.best_of(|each| each.name != *name && !interface.lower.contains(&each.name));
+    // GRO may have made one of two.
+    let forwards = reading.ip.as_ref().is_some_and(|ip| ip.forwarded_pps >= queue.drop_pps / 2.0);
+    let (weir, weir_does) = match (forwards, is_read(&queue.kinds)) {
+        (false, _) => (
+            Help::None,
+            "nothing: hardly any of this is routed from another interface, and what this host sends passes no gate"
+                .into(),
+        ),
+        (true, false) => (
+            Help::None,
+            "nothing: it reads the fill of pfifo, bfifo and tbf alone (docs/egress.md)".into(),
+        ),
+        (true, true) => {
+            let does = "discards such packets where they come in, before the work of forwarding them; the egress sends \
+                        no more for that";
+            (Help::Contains, hindered(reading, at, does))
+        }
+    };
+    let look = format!(
+        "tc -s -d qdisc show dev {name}    (whose limit it is: a higher rate, if the link has one, or less for it)"
+    );
+    let weir_first = (weir == Help::Contains).then(|| reading.try_weir(at));
+    Some(Finding {
+        cause: Cause::EgressFull,
+        sureness: Sureness::Measured,
+        what: format!(
+            "The queue by which {name} sends ({}) is full: it drops {} packets/s, {} of what it is handed; {} packets \
+             ({} KiB) wait in it",
+            queue.kinds.join(", "),
+            count(queue.drop_pps),
+            percent(share),
+            count(queue.waiting.into()),
+            queue.waiting_bytes.div_ceil(1024)
+        ),
+        whose: Some(name.clone()),
+        weir,
+        weir_does,
+        advice: weir_first.into_iter().chain([look]).collect(),
+    })
+}
