@@ -131,15 +131,31 @@ pub(crate) fn is_unfinished(ifname: &str) -> bool {
     !driver(ifname).is_ok_and(|driver| driver != "veth")
 }
 
-/// How many receive queues an interface of the calling thread's network namespace has, and how many it could have.
+/// Receive queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceiveQueues {
+    /// How many there are.
+    pub now: u32,
+    /// How many there could be.
+    pub most: u32,
+    /// Whether they are counted apart from those that send: else each is for both directions ("combined").
+    pub apart: bool,
+}
+
+/// The receive queues of an interface of the calling thread's network namespace.
 ///
 /// # Errors
 /// As [`gro`]; [`Error::System`] with `EOPNOTSUPP` if its driver does not say.
-pub fn receive_queues(ifname: &str) -> Result<(u32, u32)> {
+pub fn receive_queues(ifname: &str) -> Result<ReceiveQueues> {
     let mut queues = Queues { command: ETHTOOL_GCHANNELS, ..Queues::default() };
     call("read the queues of", ifname, &mut queues)?;
-    // Drivers whose queues are for both directions count them as combined, some drivers as either.
-    Ok((queues.rx + queues.combined, queues.rx_max.max(queues.combined_max)))
+    // Some drivers count them as either, and take no change from the one to the other.
+    let apart = queues.combined == 0;
+    Ok(ReceiveQueues {
+        now: queues.rx + queues.combined,
+        most: if apart { queues.rx_max } else { queues.combined_max },
+        apart,
+    })
 }
 
 /// Gives an interface of the calling thread's network namespace so many receive queues, and as many
@@ -211,10 +227,11 @@ mod tests {
             let queues = || NetSysfs::open().unwrap().list("near", "queues").unwrap().len();
             assert_eq!(queues(), 2);
             let possible = sched::online_cpus().unwrap().len().min(2) as u32;
-            assert_eq!(receive_queues("near").unwrap().0, 1);
+            assert_eq!(receive_queues("near").unwrap().now, 1);
             set_queues("near", possible).unwrap();
-            let (now, most) = receive_queues("near").unwrap();
+            let ReceiveQueues { now, most, apart } = receive_queues("near").unwrap();
             assert!(now == possible && most >= now, "{now} of {most}");
+            assert!(apart, "a veth has none for both directions");
             assert_eq!(queues(), 2 * possible as usize);
             assert!(set_queues("near", 1 << 16).is_err());
         });

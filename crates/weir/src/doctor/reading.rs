@@ -242,6 +242,8 @@ pub struct InterfaceReading {
     pub steered: Vec<String>,
     /// Whether threads poll it.
     pub threaded: Option<bool>,
+    /// Whether ethtool counts these apart from transmit queues.
+    pub queues_apart: bool,
     /// The XDP program on it.
     pub xdp: Option<String>,
     /// Why weir's gate would go to tc there, not into the driver.

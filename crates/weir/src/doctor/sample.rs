@@ -285,8 +285,9 @@ impl Looker {
             ));
         }
         reading.native_cost = attach::native_cost(reading.driver.as_deref()).map(Into::into);
-        if let Ok((queues, most)) = ethtool::receive_queues(&name) {
-            (reading.queues, reading.queues_max) = (Some(queues), Some(most));
+        if let Ok(queues) = ethtool::receive_queues(&name) {
+            (reading.queues, reading.queues_max) = (Some(queues.now), Some(queues.most));
+            reading.queues_apart = queues.apart;
         }
         if let Some(sysfs) = sysfs {
             let threaded = sysfs.read(&name, THREADED).ok();

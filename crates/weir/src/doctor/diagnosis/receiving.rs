@@ -334,9 +334,13 @@ pub(super) fn one_cpu_receives(reading: &Reading) -> Option<Finding> {
              udp4 sdfn    (spreads UDP by ports, too; likewise udp6); one flow stays on one CPU"
         )]
     } else if wanted > queues {
-        vec![format!(
-            "sudo ethtool -L {name} combined {wanted}    (where queues are counted apart: rx {wanted} tx {wanted})"
-        )]
+        let counted = if interface.queues_apart { "rx" } else { "combined" };
+        // A veth's packets come by the queue of the number of its peer's by which they leave (`veth_xmit()`).
+        let peer = match interface.driver.as_deref() {
+            Some("veth") => format!("    (and at its peer: tx {wanted})"),
+            _ => String::new(),
+        };
+        vec![format!("sudo ethtool -L {name} {counted} {wanted}{peer}")]
     } else if reading.protected.contains(name) {
         // RPS takes packets from the threads that weir weighs.
         vec![]

@@ -54,6 +54,13 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
         .saying("1 receive queue", "eth0", "sudo ethtool -L eth0 combined 4"),
         case(changed(livelock(0.0), |host| {
             host.cpus[1].napi_threads = 1.04;
+            (host.interfaces[0].queues, host.interfaces[0].queues_max) = (Some(1), Some(8));
+            host.interfaces[0].queues_apart = true;
+        }))
+        .told(OneCpuReceives, Likely, No)
+        .saying("1 receive queue", "eth0", "sudo ethtool -L eth0 rx 4"),
+        case(changed(livelock(0.0), |host| {
+            host.cpus[1].napi_threads = 1.04;
             (host.interfaces[0].queues, host.interfaces[0].queues_max) = (Some(1), Some(1));
         }))
         .told(OneCpuReceives, Likely, No)
