@@ -1,9 +1,9 @@
 //! Control groups, as proc(5) lists them, and out of one: what ends or freezes the group as a whole (`cgroup.kill`, `cgroup.freeze`,
 //! `memory.oom.group`, a container's runtime) is for the daemon and not for the guardian, which is to see it.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, open};
@@ -82,6 +82,30 @@ fn seen_by(process: &str) -> Vec<Mounted> {
     };
     let lines = fs::read(process.join("mountinfo")).unwrap_or_default();
     lines.split(|byte| *byte == b'\n').filter_map(seen).collect()
+}
+
+/// The control group with which a process is frozen, as far as these mounts show it.
+pub fn frozen(pid: i32, mounts: &[Mounted]) -> Option<PathBuf> {
+    let groups = fs::read(format!("/proc/{pid}/cgroup")).ok()?;
+    memberships(&groups).find_map(|[number, controllers, path]| {
+        let path = Path::new(OsStr::from_bytes(path));
+        mounts.iter().find_map(|it| {
+            let (file, thawed): (_, fn(&str) -> bool) = match it.kind.as_slice() {
+                b"cgroup2" if number == b"0" => {
+                    ("cgroup.events", |text| !text.lines().any(|line| line == "frozen 1"))
+                }
+                b"cgroup" if has(controllers, b"freezer") && has(&it.options, b"freezer") => {
+                    ("freezer.state", |text| text.trim_end() == "THAWED")
+                }
+                _ => return None,
+            };
+            let group = it.at.join(path.strip_prefix(&it.root).ok()?);
+            // A root has no such file.
+            let text = fs::read_to_string(group.join(file)).ok()?;
+            let seen = group.strip_prefix("/proc/self/root").map(|path| Path::new("/").join(path));
+            (!thawed(&text)).then(|| seen.unwrap_or(group))
+        })
+    })
 }
 
 /// Of each line of `/proc/PID/cgroup`: hierarchy, controllers, path.

@@ -10,6 +10,7 @@ use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -116,6 +117,43 @@ fn a_socket_that_nobody_reads_is_found_with_its_process() {
     says(&finding, "what", "nobody reads it");
     says(&finding, "whose", &format!("udp {NEAR_IP}:{PORT}, memcached (pid {}", server.id()));
     says(&finding, "advice", &format!("/proc/{}/stack", server.id()));
+}
+
+#[test]
+fn a_process_that_is_stopped_or_frozen_is_to_be_continued() {
+    let host = Host::of(network);
+    let server = host.memcached(&["-U", &PORT.to_string()]);
+    server.signal(Signal::STOP);
+    let finding = host.finds("socket-full", &[host.flow(Some(TRICKLE))]);
+    says(&finding, "what", "its process is stopped, by a signal");
+    says(&finding, "advice", &format!("sudo kill -CONT {}", server.id()));
+    server.signal(Signal::CONT);
+    // Of each version that can freeze here.
+    let roots = ["", "unified", "freezer"].map(|root| Path::new("/sys/fs/cgroup").join(root));
+    let name = format!("weir-test-{}-doctor", server.id());
+    let mut frozen = 0;
+    for group in roots.map(|root| root.join(&name)) {
+        if std::fs::create_dir(&group).is_err() {
+            continue;
+        }
+        let write = |file: &str, text: &str| std::fs::write(group.join(file), text);
+        let files = [("cgroup.freeze", "1", "0"), ("freezer.state", "FROZEN", "THAWED")];
+        for (file, freeze, thaw) in files.iter().filter(|(file, ..)| group.join(file).exists()) {
+            frozen += 1;
+            write("cgroup.procs", &server.id().to_string()).unwrap();
+            write(file, freeze).unwrap();
+            let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                host.finds("socket-full", &[host.flow(Some(TRICKLE))])
+            }));
+            write(file, thaw).unwrap();
+            let finding = found.unwrap();
+            says(&finding, "what", "its process's control group is frozen");
+            says(&finding, "advice", &format!("thaw {}", group.display()));
+            std::fs::write(group.with_file_name("cgroup.procs"), server.id().to_string()).unwrap();
+        }
+        std::fs::remove_dir(&group).unwrap();
+    }
+    assert!(frozen > 0, "the test needs a control group that can be frozen");
 }
 
 /// The sockets' counters are read some time before the kernel's of all together.

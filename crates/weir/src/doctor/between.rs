@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use weir_bpf::channels::Channel;
 use weir_bpf::gate::Policy;
+use weir_bpf::printable::printable;
 use weir_bpf::sys::cpu_times::CpuTimes;
 use weir_bpf::sys::link::LinkStats;
 use weir_bpf::sys::snmp::{IpStats, TcpStats, UdpStats};
@@ -19,6 +21,7 @@ use super::reading::{
     TcpReading, UdpReading,
 };
 use super::sample::Sample;
+use crate::cgroup::{self, Mounted};
 use crate::owners::{OwnedSocket, Owner, Process};
 use crate::sample::rate;
 use crate::status::InterfaceStatus;
@@ -184,8 +187,9 @@ impl<'a> Between<'a> {
         }
         // A process may have very many sockets.
         let mut owners: HashMap<i32, OwnerReading> = HashMap::new();
+        let groups = cgroup::mounts();
         let mut owner = |process: &Arc<Process>| {
-            owners.entry(process.pid).or_insert_with(|| self.owner(process)).clone()
+            owners.entry(process.pid).or_insert_with(|| self.owner(process, &groups)).clone()
         };
         let reading = |OwnedSocket { socket, holders }: &OwnedSocket| {
             let before = before.losses(socket).unwrap_or_default();
@@ -207,7 +211,7 @@ impl<'a> Between<'a> {
         Some(sockets)
     }
 
-    fn owner(&self, process: &Process) -> OwnerReading {
+    fn owner(&self, process: &Process, groups: &[Mounted]) -> OwnerReading {
         let threads = self.later.threads.iter().filter(|((pid, _), _)| *pid == process.pid);
         let shares = threads.filter_map(|(id, after)| {
             let before = self.earlier.threads.get(id)?;
@@ -219,6 +223,9 @@ impl<'a> Between<'a> {
             pid: process.pid,
             comm: process.comm.clone(),
             place: process.place(),
+            stopped: Stat::of(process.pid).is_some_and(|stat| stat.is_stopped()),
+            frozen: cgroup::frozen(process.pid, groups)
+                .map(|group| printable(group.as_os_str().as_bytes())),
             ran: busiest.map(|(_, ran, _)| ran.min(1.0)),
             waited: busiest.map(|(.., waited)| waited.min(1.0)),
             cpu: busiest

@@ -187,6 +187,10 @@ pub struct OwnerReading {
     pub waited: Option<f64>,
     /// The CPU on which that thread was at last.
     pub cpu: Option<u32>,
+    /// Whether a signal or a debugger has stopped it.
+    pub stopped: bool,
+    /// The control group with which it is frozen.
+    pub frozen: Option<String>,
 }
 
 /// The queue by which an interface sends.
@@ -238,12 +242,12 @@ pub struct InterfaceReading {
     pub queues: Option<u32>,
     /// How many it could have.
     pub queues_max: Option<u32>,
+    /// Whether ethtool counts these apart from transmit queues.
+    pub queues_apart: bool,
     /// Receive queues whose packets are steered to other CPUs (RPS).
     pub steered: Vec<String>,
     /// Whether threads poll it.
     pub threaded: Option<bool>,
-    /// Whether ethtool counts these apart from transmit queues.
-    pub queues_apart: bool,
     /// The XDP program on it.
     pub xdp: Option<String>,
     /// Why weir's gate would go to tc there, not into the driver.

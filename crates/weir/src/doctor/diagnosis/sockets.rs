@@ -1,6 +1,6 @@
 //! Sockets that lose what comes, and why.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::iter::once;
 use std::net::SocketAddr;
 
@@ -131,10 +131,12 @@ impl Losing {
 
 /// UDP sockets, or else listeners, that lose packets: by address and port, and those that lose little by process.
 fn losing(reading: &Reading, listeners: bool) -> Vec<Losing> {
-    let mut groups: BTreeMap<&str, Vec<&SocketReading>> = BTreeMap::new();
+    // A worker that is halted loses for another reason than those beside it.
+    let mut groups: BTreeMap<(&str, bool), Vec<&SocketReading>> = BTreeMap::new();
     let loses = |each: &&SocketReading| each.listener == listeners && each.drop_pps > 0.0;
     for socket in reading.sockets.iter().flatten().filter(loses) {
-        groups.entry(&socket.local).or_default().push(socket);
+        let is_halted = halted(&socket.owners).is_some();
+        groups.entry((&socket.local, is_halted)).or_default().push(socket);
     }
     let is_loss =
         |group: &Vec<&SocketReading>| reading.is_loss(group.iter().map(|each| each.drop_pps).sum());
@@ -222,6 +224,10 @@ enum Reader {
     AtLimit,
     /// It does not read.
     Asleep,
+    /// It cannot: a signal or a debugger has stopped it.
+    Stopped,
+    /// The same of its control group.
+    Frozen,
     /// It reads, has time to spare, and leaves its queue full.
     HeldUp,
     /// It empties its queue, and loses what comes at once.
@@ -255,6 +261,14 @@ impl Reader {
             Self::Asleep => {
                 ("nobody reads it", "makes what is lost cheap; nothing is read for that")
             }
+            Self::Stopped => (
+                "nobody reads it: its process is stopped, by a signal or a debugger",
+                "makes what is lost cheap; nothing is read for that",
+            ),
+            Self::Frozen => (
+                "nobody reads it: its process's control group is frozen",
+                "makes what is lost cheap; nothing is read for that",
+            ),
             Self::HeldUp => (
                 "its reader waits, but not for a CPU",
                 "makes what is lost cheap, and keeps it from harming others; the reader reads no faster for that",
@@ -290,7 +304,41 @@ pub(super) fn sockets_full(reading: &Reading, losses: &Losses) -> Vec<Finding> {
     found
 }
 
+/// Why none of these runs, if one of them cannot. One that is stopped and continued all the time, as by `cpulimit`, runs.
+fn halted(owners: &[OwnerReading]) -> Option<Reader> {
+    let runs = owners.iter().any(|owner| owner.ran.is_some_and(|ran| ran >= ASLEEP));
+    if runs {
+        None
+    } else if owners.iter().any(|owner| owner.frozen.is_some()) {
+        Some(Reader::Frozen)
+    } else {
+        owners.iter().any(|owner| owner.stopped).then_some(Reader::Stopped)
+    }
+}
+
+/// What lets them run.
+fn continued(owners: &[OwnerReading]) -> Vec<String> {
+    let groups: BTreeSet<&str> =
+        owners.iter().filter_map(|owner| owner.frozen.as_deref()).collect();
+    if !groups.is_empty() {
+        let groups = groups.into_iter().collect::<Vec<_>>().join(", ");
+        return vec![format!(
+            "thaw {groups}    (systemctl thaw UNIT, docker unpause ID, or as it was frozen)"
+        )];
+    }
+    let stopped = owners.iter().filter(|owner| owner.stopped);
+    let stopped: BTreeSet<String> = stopped.map(|owner| owner.pid.to_string()).collect();
+    let pids: Vec<String> = stopped.into_iter().collect();
+    vec![
+        format!("sudo kill -CONT {}", pids.join(" ")),
+        format!("sudo cat /proc/{}/stack    (ptrace_stop: a debugger holds it)", pids[0]),
+    ]
+}
+
 fn reader(reading: &Reading, socket: &Losing) -> Reader {
+    if let Some(halted) = halted(&socket.owners) {
+        return halted;
+    }
     let total = |of: fn(&OwnerReading) -> Option<f64>| {
         socket.owners.iter().filter_map(of).max_by(f64::total_cmp)
     };
@@ -368,6 +416,7 @@ fn advice(reader: Reader, reading: &Reading, socket: &Losing) -> Vec<String> {
     let advice = match reader {
         Reader::Crowded => OWN_CPU.into(),
         Reader::KeptWaiting => weir.unwrap_or_else(|| OWN_CPU.into()),
+        Reader::Stopped | Reader::Frozen => return continued(&socket.owners),
         Reader::HeldBack => {
             "a larger quota for the reader's control group (systemd: CPUQuota=, docker: --cpus)"
                 .into()
@@ -407,7 +456,7 @@ fn raised(name: &str, now: Option<u64>, wanted: u64) -> String {
 
 pub(super) fn accept_queues_full(reading: &Reading) -> Vec<Finding> {
     let losses = Losses::of_tcp(reading);
-    let finding = |what: String, whose: Option<String>, limit: u64| Finding {
+    let finding = |what: String, whose: Option<String>, advice: Vec<String>| Finding {
         cause: Cause::AcceptQueueFull,
         sureness: Sureness::Measured,
         what,
@@ -418,18 +467,29 @@ pub(super) fn accept_queues_full(reading: &Reading) -> Vec<Finding> {
             reading.best(),
             "discards requests early where the queue has no room; it accepts none",
         ),
-        advice: vec![format!(
+        advice,
+    };
+    let advice = |limit: u64| {
+        vec![format!(
             "find out why the program does not accept; for bursts, a larger backlog in it{}",
             raised("somaxconn", reading.somaxconn, (limit * 2).max(4096))
-        )],
+        )]
     };
     let of_listener = |listener: &Losing| {
+        let (why, advice) = match halted(&listener.owners) {
+            Some(halted) => {
+                let why = halted.words().0.replace("reads it", "accepts them");
+                (format!(", as {why}"), continued(&listener.owners))
+            }
+            None => (String::new(), advice(listener.limit)),
+        };
         let what = format!(
-            "A listener's accept queue overflows: {} connections/s are turned away, and {} connections wait in it now",
+            "A listener's accept queue overflows: {} connections/s are turned away, and {} connections wait in it \
+             now{why}",
             count(listener.drop_pps),
             listener.queued
         );
-        finding(what, Some(listener.whose.clone()), listener.limit)
+        finding(what, Some(listener.whose.clone()), advice)
     };
     let mut found: Vec<Finding> = losses.full.iter().map(of_listener).collect();
     if losses.unseen_pps > 0.0 {
@@ -438,7 +498,7 @@ pub(super) fn accept_queues_full(reading: &Reading) -> Vec<Finding> {
              cannot be seen",
             count(losses.unseen_pps)
         );
-        found.push(finding(what, None, 0));
+        found.push(finding(what, None, advice(0)));
     }
     found
 }

@@ -135,6 +135,39 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
             "pid 812",
             "/proc/812/stack",
         ),
+        // However full: what is large fills no queue to the end.
+        case(losing(|socket| {
+            owner(0.0, 0.0)(socket);
+            socket.queued = socket.limit / 4 * 3;
+            socket.owners[0].stopped = true;
+        }))
+        .told(SocketFull, Likely, Contains)
+        .saying("is stopped, by a signal", "pid 812", "sudo kill -CONT 812"),
+        case(losing(|socket| {
+            owner(0.0, 0.0)(socket);
+            socket.owners[0].frozen = Some("/sys/fs/cgroup/a".into());
+        }))
+        .told(SocketFull, Likely, Contains)
+        .saying("control group is frozen", "pid 812", "thaw /sys/fs/cgroup/a "),
+        // Another worker of the same port is busy, and this is told of that one.
+        case(changed(losing(owner(0.97, 0.01)), |host| {
+            let mut other = SocketReading { drop_pps: 4_000.0, queued: 212_000, ..server() };
+            other.owners[0] =
+                OwnerReading { pid: 813, stopped: true, ran: Some(0.0), ..other.owners[0].clone() };
+            host.udp.as_mut().unwrap().queue_full_pps = 13_000.0;
+            host.sockets.as_mut().unwrap().push(other);
+        }))
+        .told(SocketFull, Likely, Contains)
+        .saying("9,000 packets/s", "pid 812", "SO_REUSEPORT")
+        .told(SocketFull, Likely, Contains)
+        .saying("4,000 packets/s", "pid 813", "kill -CONT 813"),
+        // As `cpulimit` does it.
+        case(losing(|socket| {
+            owner(0.3, 0.01)(socket);
+            socket.owners[0].stopped = true;
+        }))
+        .told(SocketFull, Likely, Contains)
+        .saying("waits, but not for a CPU", "pid 812", "/proc/812/stack"),
         case(losing(owner(0.3, 0.01))).told(SocketFull, Likely, Contains).saying(
             "waits, but not for a CPU",
             "pid 812",

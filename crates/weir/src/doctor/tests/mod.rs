@@ -55,6 +55,7 @@ fn server() -> SocketReading {
             ran: Some(0.4),
             waited: Some(0.01),
             cpu: Some(0),
+            ..OwnerReading::default()
         }],
         ..SocketReading::default()
     }
