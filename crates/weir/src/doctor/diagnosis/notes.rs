@@ -8,7 +8,7 @@ use super::sockets::Losses;
 use super::words::{count, percent};
 use crate::status::{DiversionStatus, LEFT_TURNED};
 
-pub(super) fn notes(reading: &Reading, losses: &Losses, findings: &[Finding]) -> Vec<String> {
+pub(super) fn notes(reading: &Reading, losses: &Losses<'_>, findings: &[Finding]) -> Vec<String> {
     let is_found = |cause| findings.iter().any(|finding| finding.cause == cause);
     let best = reading.best();
     let of_one = [
@@ -33,7 +33,7 @@ pub(super) fn notes(reading: &Reading, losses: &Losses, findings: &[Finding]) ->
         .collect()
 }
 
-fn refused_datagrams(reading: &Reading, losses: &Losses) -> Option<String> {
+fn refused_datagrams(reading: &Reading, losses: &Losses<'_>) -> Option<String> {
     let (socket, udp) = losses.refused.first().zip(reading.udp.as_ref())?;
     let why = match losses.is_most(udp.checksum_pps) {
         true => "their checksums are wrong",
@@ -46,7 +46,7 @@ fn refused_datagrams(reading: &Reading, losses: &Losses) -> Option<String> {
 }
 
 /// Short datagrams and segments are checked before there is a socket, which then counts nothing.
-fn wrong_checksums(reading: &Reading, losses: &Losses) -> Option<String> {
+fn wrong_checksums(reading: &Reading, losses: &Losses<'_>) -> Option<String> {
     let udp = reading.udp.as_ref().map_or(0.0, |udp| udp.checksum_pps);
     // Then its socket is told.
     let is_told = !losses.refused.is_empty() && losses.is_most(udp);

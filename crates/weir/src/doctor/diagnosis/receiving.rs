@@ -153,7 +153,7 @@ fn is_suffered(reading: &Reading, starved: &[&CpuReading]) -> bool {
         })
 }
 
-pub(super) fn livelock(reading: &Reading, losses: &Losses) -> Option<Finding> {
+pub(super) fn livelock(reading: &Reading, losses: &Losses<'_>) -> Option<Finding> {
     let starved = reading.starved();
     let first = starved.iter().max_by(|one, other| one.softirq.total_cmp(&other.softirq))?;
     if reading.receive_pps() < BUSY_PPS {

@@ -25,7 +25,7 @@ const CONTAINS: &str = "makes what is lost cheap, and keeps it from harming othe
 /// What of an amount may be missing elsewhere, as sockets, counters, threads and CPUs are not read in the same instant.
 const SKEW: f64 = 0.1;
 
-pub(super) fn udp_memory(reading: &Reading, losses: &Losses) -> Option<Finding> {
+pub(super) fn udp_memory(reading: &Reading, losses: &Losses<'_>) -> Option<Finding> {
     let udp = reading.udp.as_ref()?;
     let rate = udp.memory_pps.max(losses.uncounted_pps(udp));
     // The kernel gives memory out in portions, so that it may refuse a little below the limit.
@@ -87,28 +87,28 @@ pub(super) fn udp_memory(reading: &Reading, losses: &Losses) -> Option<Finding> 
 }
 
 /// Sockets of one port and address, as readers of `SO_REUSEPORT` have them, or of one process.
-pub(super) struct Losing {
+pub(super) struct Losing<'a> {
     pub(super) whose: String,
     pub(super) drop_pps: f64,
     local: String,
-    sockets: usize,
+    sockets: Vec<&'a SocketReading>,
     queued: u64,
     limit: u64,
     owners: Vec<OwnerReading>,
 }
 
-impl Losing {
-    fn of(group: &[&SocketReading]) -> Option<Self> {
+impl<'a> Losing<'a> {
+    fn of(group: Vec<&'a SocketReading>) -> Option<Self> {
         let first = group.first()?;
         let alike = group.iter().all(|each| each.local == first.local);
         Some(Self {
-            whose: if alike { socket_of(first) } else { sockets_of(group.len(), first) },
+            whose: if alike { socket_of(first) } else { sockets_of(&group, first) },
             local: first.local.clone(),
             drop_pps: group.iter().map(|each| each.drop_pps).sum(),
-            sockets: group.len(),
             queued: group.iter().map(|each| u64::from(each.queued)).sum(),
             limit: group.iter().map(|each| u64::from(each.limit)).sum(),
             owners: group.iter().flat_map(|each| each.owners.clone()).collect(),
+            sockets: group,
         })
     }
 
@@ -120,7 +120,7 @@ impl Losing {
 
     /// What one of them has room for, in bytes.
     fn buffer(&self) -> u64 {
-        self.limit / self.sockets.max(1) as u64
+        self.limit / self.sockets.len().max(1) as u64
     }
 
     /// How full the queue is.
@@ -130,7 +130,7 @@ impl Losing {
 }
 
 /// UDP sockets, or else listeners, that lose packets: by address and port, and those that lose little by process.
-fn losing(reading: &Reading, listeners: bool) -> Vec<Losing> {
+fn losing(reading: &Reading, listeners: bool) -> Vec<Losing<'_>> {
     // A worker that is halted loses for another reason than those beside it.
     let mut groups: BTreeMap<(&str, bool), Vec<&SocketReading>> = BTreeMap::new();
     let loses = |each: &&SocketReading| each.listener == listeners && each.drop_pps > 0.0;
@@ -146,26 +146,26 @@ fn losing(reading: &Reading, listeners: bool) -> Vec<Losing> {
         processes.entry(socket.owners.first().map(|owner| owner.pid)).or_default().push(socket);
     }
     groups.extend(processes.into_values().filter(is_loss));
-    groups.iter().filter_map(|group| Losing::of(group)).collect()
+    groups.into_iter().filter_map(Losing::of).collect()
 }
 
 /// Sockets that lose packets, by why; most first.
-pub(super) struct Losses {
+pub(super) struct Losses<'a> {
     /// Their queues are full.
-    pub(super) full: Vec<Losing>,
+    pub(super) full: Vec<Losing<'a>>,
     /// Something else: memory, a wrong checksum, a filter of the socket's own.
-    pub(super) refused: Vec<Losing>,
+    pub(super) refused: Vec<Losing<'a>>,
     /// Lost at full queues of sockets that are not among them.
     unseen_pps: f64,
 }
 
-impl Losses {
-    pub(super) fn of_udp(reading: &Reading) -> Self {
+impl<'a> Losses<'a> {
+    pub(super) fn of_udp(reading: &'a Reading) -> Self {
         let full = reading.udp.as_ref().map(|udp| (udp.queue_full_pps, udp.queue_full_unsure_pps));
         Self::of(reading, false, full.unwrap_or_default())
     }
 
-    pub(super) fn of_tcp(reading: &Reading) -> Self {
+    pub(super) fn of_tcp(reading: &'a Reading) -> Self {
         let full = reading
             .tcp
             .as_ref()
@@ -176,7 +176,7 @@ impl Losses {
     /// The kernel counts full queues of all sockets together, and at each socket what it loses for whatever reason. What
     /// is counted is the fullest ones' first. What was counted while the sockets were looked at may be missing at them, or
     /// be theirs as well.
-    fn of(reading: &Reading, listeners: bool, (queue_full_pps, unsure_pps): (f64, f64)) -> Self {
+    fn of(reading: &'a Reading, listeners: bool, (queue_full_pps, unsure_pps): (f64, f64)) -> Self {
         let mut losing = losing(reading, listeners);
         losing.sort_by(|one, other| other.fill().total_cmp(&one.fill()));
         let mut left = queue_full_pps;
@@ -283,9 +283,11 @@ impl Reader {
     }
 }
 
-pub(super) fn sockets_full(reading: &Reading, losses: &Losses) -> Vec<Finding> {
-    let mut found: Vec<Finding> =
-        losses.full.iter().map(|socket| socket_full(reading, socket)).collect();
+pub(super) fn sockets_full(reading: &Reading, losses: &Losses<'_>) -> Vec<Finding> {
+    let mut found: Vec<Finding> = by_process(reading, &losses.full)
+        .iter()
+        .map(|(reader, socket)| socket_full(reading, *reader, socket))
+        .collect();
     let best = reading.best();
     if losses.unseen_pps > 0.0 {
         found.push(Finding {
@@ -335,7 +337,30 @@ fn continued(owners: &[OwnerReading]) -> Vec<String> {
     ]
 }
 
-fn reader(reading: &Reading, socket: &Losing) -> Reader {
+/// Sockets that one process reads, and that lose for the same reason where weir would run at the same place, are one
+/// finding; most first.
+fn by_process<'a>(reading: &Reading, full: &[Losing<'a>]) -> Vec<(Reader, Losing<'a>)> {
+    let mut groups: Vec<(_, Vec<&SocketReading>)> = Vec::new();
+    for losing in full {
+        let at = reading.best_for(&losing.local).map(|at| at.name.as_str());
+        let pid = losing.owners.first().map(|owner| owner.pid);
+        // Of those that are not seen, nobody knows whether they are one's.
+        let unseen = pid.is_none().then_some(losing.local.as_str());
+        let key = (reader(reading, losing), pid, unseen, losing.by_loopback(), at);
+        match groups.iter_mut().find(|(of, _)| *of == key) {
+            Some((_, sockets)) => sockets.extend(&losing.sockets),
+            None => groups.push((key, losing.sockets.clone())),
+        }
+    }
+    let joined = groups
+        .into_iter()
+        .filter_map(|((reader, ..), sockets)| Some((reader, Losing::of(sockets)?)));
+    let mut found: Vec<(Reader, Losing<'_>)> = joined.collect();
+    found.sort_by(|(_, one), (_, other)| other.drop_pps.total_cmp(&one.drop_pps));
+    found
+}
+
+fn reader(reading: &Reading, socket: &Losing<'_>) -> Reader {
     if let Some(halted) = halted(&socket.owners) {
         return halted;
     }
@@ -377,8 +402,7 @@ fn reader(reading: &Reading, socket: &Losing) -> Reader {
     }
 }
 
-fn socket_full(reading: &Reading, socket: &Losing) -> Finding {
-    let reader = reader(reading, socket);
+fn socket_full(reading: &Reading, reader: Reader, socket: &Losing<'_>) -> Finding {
     let at = reading.best_for(&socket.local);
     let (why, does) = reader.words();
     let (weir, weir_does) = match (reader, reading.passes(at)) {
@@ -390,7 +414,7 @@ fn socket_full(reading: &Reading, socket: &Losing) -> Finding {
         (Reader::KeptWaiting, None) => (reading.cures(at), hindered(reading, at, does)),
         _ => (Help::Contains, hindered(reading, at, does)),
     };
-    let is_one = socket.sockets == 1;
+    let is_one = socket.sockets.len() == 1;
     Finding {
         cause: Cause::SocketFull,
         sureness: match reader {
@@ -411,7 +435,7 @@ fn socket_full(reading: &Reading, socket: &Losing) -> Finding {
     }
 }
 
-fn advice(reader: Reader, reading: &Reading, socket: &Losing) -> Vec<String> {
+fn advice(reader: Reader, reading: &Reading, socket: &Losing<'_>) -> Vec<String> {
     let weir = (!socket.by_loopback()).then(|| reading.try_weir(reading.best_for(&socket.local)));
     let advice = match reader {
         Reader::Crowded => OWN_CPU.into(),
@@ -475,7 +499,7 @@ pub(super) fn accept_queues_full(reading: &Reading) -> Vec<Finding> {
             raised("somaxconn", reading.somaxconn, (limit * 2).max(4096))
         )]
     };
-    let of_listener = |listener: &Losing| {
+    let of_listener = |listener: &Losing<'_>| {
         let (why, advice) = match halted(&listener.owners) {
             Some(halted) => {
                 let why = halted.words().0.replace("reads it", "accepts them");
