@@ -44,14 +44,23 @@ fn note_of(guardian: &[u8], managed: bool, mounts: &[Mounted], is_initial: bool)
         false => it.kind == b"cgroup2",
     };
     let seen = is_initial && mounts.iter().any(|it| it.root == Path::new("/") && shows(it));
+    // Not of a container, which has some.
+    let elsewhere = match mounts.is_empty() {
+        true => {
+            " (after `ip netns exec`, which hides them: `nsenter --net=/run/netns/NAME` in its place)"
+        }
+        false => "",
+    };
     let said = [
-        stays.then_some(
+        stays.then(|| {
             "the guardian is not out of weir's control group, so what ends or freezes that takes both (`weir reset` \
-             restores)",
-        ),
-        (!seen && !guardian.is_empty()).then_some(
-            "weir does not see others' control groups, so each of their weights counts as the usual one",
-        ),
+             restores)".into()
+        }),
+        (!seen && !guardian.is_empty()).then(|| {
+            format!(
+                "weir does not see others' control groups, so each of their weights counts as the usual one{elsewhere}"
+            )
+        }),
     ];
     let said: Vec<_> = said.into_iter().flatten().collect();
     (!said.is_empty()).then(|| said.join("; "))
@@ -200,6 +209,8 @@ mod tests {
             };
             let expected = [guardian, weights].map(|each| said.contains(&each));
             assert_eq!([guardian, weights].map(|each| has(false, each)), expected, "{groups}");
+            let is_hidden = said.contains(&weights) && mounts.is_empty();
+            assert_eq!(has(false, "nsenter --net="), is_hidden, "{groups}");
             assert_eq!([has(true, guardian), has(true, weights)], [false, expected[1]], "{groups}");
         }
     }
