@@ -131,12 +131,15 @@ impl<'a> Losing<'a> {
 
 /// UDP sockets, or else listeners, that lose packets: by address and port, and those that lose little by process.
 fn losing(reading: &Reading, listeners: bool) -> Vec<Losing<'_>> {
-    // A worker that is halted loses for another reason than those beside it.
-    let mut groups: BTreeMap<(&str, bool), Vec<&SocketReading>> = BTreeMap::new();
+    // A worker that is halted loses for another reason than those beside it, and of multicast each has a copy: nobody else
+    // reads what a socket loses.
+    let mut groups: BTreeMap<(&str, bool, Option<i32>), Vec<&SocketReading>> = BTreeMap::new();
     let loses = |each: &&SocketReading| each.listener == listeners && each.drop_pps > 0.0;
     for socket in reading.sockets.iter().flatten().filter(loses) {
         let is_halted = halted(&socket.owners).is_some();
-        groups.entry((&socket.local, is_halted)).or_default().push(socket);
+        let of_group = socket.local.parse().is_ok_and(|it: SocketAddr| it.ip().is_multicast());
+        let reader = socket.owners.first().map(|owner| owner.pid).filter(|_| of_group);
+        groups.entry((&socket.local, is_halted, reader)).or_default().push(socket);
     }
     let is_loss =
         |group: &Vec<&SocketReading>| reading.is_loss(group.iter().map(|each| each.drop_pps).sum());

@@ -161,6 +161,24 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
         .saying("9,000 packets/s", "pid 812", "SO_REUSEPORT")
         .told(SocketFull, Likely, Contains)
         .saying("4,000 packets/s", "pid 813", "kill -CONT 813"),
+        // Of multicast each has a copy, and one of them keeps up between bursts.
+        case(changed(losing(owner(0.0, 0.0)), |host| {
+            host.udp.as_mut().unwrap().queue_full_pps = 13_000.0;
+            let sockets = host.sockets.as_mut().unwrap();
+            sockets.push(SocketReading { drop_pps: 4_000.0, ..server() });
+            sockets[2].owners[0].pid = 813;
+            for socket in [0, 2] {
+                sockets[socket].local = "239.1.1.1:5000".into();
+            }
+        }))
+        .told(SocketFull, Likely, Contains)
+        .saying(
+            "9,000 packets/s: its queue of 208 KiB is full, as nobody reads",
+            "pid 812",
+            "/proc/812",
+        )
+        .told(SocketFull, Likely, No)
+        .saying("4,000 packets/s", "pid 813", "SO_RCVBUF"),
         // As `cpulimit` does it.
         case(losing(|socket| {
             owner(0.3, 0.01)(socket);
