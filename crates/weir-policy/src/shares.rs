@@ -71,6 +71,8 @@ pub struct Load {
     pub waited: Nanos,
     /// Whether a ring may have overflowed.
     pub overrun: bool,
+    /// What it took to discard the packets that were over a limit.
+    pub shedding: Nanos,
 }
 
 /// What is known of a channel.
@@ -96,6 +98,8 @@ pub struct Shares {
     window: Load,
     /// The share of the CPU that would have been idle with all that was missed, of late: averaged over [`FORGOTTEN`].
     left: f64,
+    /// For how long that has been looked at.
+    seen: Nanos,
     /// Periods in a row in which the ring may have overflowed.
     overruns: u32,
     /// What channels with queues get together, while that is less than all.
@@ -162,13 +166,17 @@ impl Shares {
         self.window.waited += load.waited;
         self.window.overrun |= load.overrun;
         let missed = claims.iter().fold(Nanos::ZERO, |sum, claim| sum + claim.missed);
-        let left = load.idle.share_of(load.elapsed) - missed.share_of(load.elapsed);
-        let of_late = (-load.elapsed.share_of(FORGOTTEN)).exp();
-        self.left = of_late * self.left + (1.0 - of_late) * left;
+        // None of it would have been spent on discarding.
+        let left =
+            (load.idle + load.shedding).share_of(load.elapsed) - missed.share_of(load.elapsed);
+        self.seen += load.elapsed;
+        // At first, the average of what has been seen.
+        let new = load.elapsed.share_of(self.seen.min(FORGOTTEN)).min(1.0);
+        self.left += new * (left - self.left);
         let kept = (-load.elapsed.share_of(settings.period)).exp();
         for known in self.known.values_mut() {
             known.used *= kept;
-            known.wanted *= of_late;
+            known.wanted *= 1.0 - new;
             known.quiet_for += load.elapsed;
         }
         for claim in
@@ -182,7 +190,7 @@ impl Shares {
             });
             known.used += (1.0 - kept) * claim.used.share_of(load.elapsed);
             let wanted = claim.used + claim.missed;
-            known.wanted += (1.0 - of_late) * wanted.share_of(load.elapsed);
+            known.wanted += new * wanted.share_of(load.elapsed);
             known.quiet_for = Nanos::ZERO;
         }
         self.known.retain(|_, known| known.quiet_for < FORGOTTEN);
@@ -271,7 +279,9 @@ impl Shares {
     /// for a moment everybody wants the CPU, as when some daemons are asked together. A flood that begins has wanted
     /// nothing yet.
     fn leave_what_was_wanted(&mut self, claims: &[Claim]) {
-        for claim in claims.iter().filter(|claim| claim.bound == Bound::Nothing) {
+        // What the protected class may take together is its share.
+        let may = |claim: &&Claim| claim.bound == Bound::Nothing && !claim.protected;
+        for claim in claims.iter().filter(may) {
             if let Some(known) = self.known.get_mut(&claim.channel) {
                 known.limit = known.limit.map(|limit| limit.max(known.wanted));
             }
@@ -323,7 +333,8 @@ mod tests {
     use super::*;
 
     const MS: Nanos = Nanos::from_millis(1);
-    const FULL: Load = Load { elapsed: MS, idle: Nanos::ZERO, waited: MS, overrun: false };
+    const FULL: Load =
+        Load { elapsed: MS, idle: Nanos::ZERO, waited: MS, overrun: false, shedding: Nanos::ZERO };
     const SERVER: u32 = 20;
     const FLOOD: u32 = 21;
 

@@ -97,7 +97,8 @@ impl Host {
 
 fn load(idle: f64, waited: bool, overrun: bool) -> Load {
     let waited = if waited { MS } else { Nanos::ZERO };
-    Load { elapsed: MS, idle: Nanos((idle * MS.0 as f64) as u64), waited, overrun }
+    let idle = Nanos((idle * MS.0 as f64) as u64);
+    Load { elapsed: MS, idle, waited, overrun, ..Load::default() }
 }
 
 proptest! {

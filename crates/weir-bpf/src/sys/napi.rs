@@ -4,6 +4,7 @@ use netlink_packet_core::NLM_F_DUMP;
 use rustix::io::Errno;
 use rustix::process::Pid;
 
+use super::ethtool;
 use super::netlink::{Attributes, attribute, open_generic};
 use super::stat::{self, Stat};
 use super::sysfs::NetSysfs;
@@ -19,6 +20,18 @@ const NETDEV_A_NAPI_PID: u16 = 4;
 const NETDEV_A_NAPI_DEFERRAL: [u16; 3] = [5, 6, 7];
 /// Likewise since Linux 6.17.
 const NETDEV_A_NAPI_THREADED: u16 = 8;
+
+/// What receives by `gro_cells_init()`: each CPU has a NAPI instance, and none has a number.
+const CELLS: [&str; 16] = [
+    "vxlan", "geneve", "wireguard", "gre", "gretap", "erspan", "ip6gre", "ip6gretap", "ip6erspan",
+    "ipip", "ip6tnl", "vti", "macsec", "bareudp", "amt", "xfrm",
+];
+
+/// Whether the kernel would name no thread of an interface of the calling thread's network namespace. To set `threaded` of
+/// such a one while packets come can leave a CPU's instance unpolled for good (VXLAN, Linux 6.18).
+pub fn is_nameless(ifname: &str) -> bool {
+    ethtool::driver(ifname).is_ok_and(|driver| CELLS.contains(&driver.as_str()))
+}
 
 /// One polling thread. Attaching or detaching XDP makes new instances, hence new threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -54,12 +54,15 @@ impl Fair {
         }
         let rules = self.receivers.settings();
         if !rules.enforce {
-            self.end(accounts);
-            (self.shares, self.last) = Default::default();
-            return;
+            return self.rest(accounts);
         }
         let now: BTreeMap<u32, Account> =
             accounts.read(cpu).into_iter().map(|account| (account.place, account)).collect();
+        // What was idle before the first look, while nobody watched, is not known.
+        if self.last.is_empty() {
+            self.last = now;
+            return;
+        }
         for (place, account) in &now {
             if self.last.get(place).is_some_and(|last| last.channel != account.channel) {
                 self.shares.forget(*place);
@@ -70,7 +73,8 @@ impl Fair {
         let channels: Vec<Channel> = active.map(|account| account.channel).collect();
         let serving = now.values().filter(|account| account.serves);
         self.receivers.have_clients(serving.filter_map(|account| account.channel.local_port()));
-        let claim = |account: &Account| {
+        let mut shed = 0;
+        let mut claim = |account: &Account| {
             let channel = &account.channel;
             // A place may have become another channel's, whose kind's account then has all that it was ever charged at
             // once; but a CPU has had no more than so much time.
@@ -79,19 +83,19 @@ impl Fair {
             let charged = last.map_or(account.charged, |last| last.charged);
             // What one costs that nobody has admitted yet may be all the time there is.
             let cost = account.cost.unwrap_or(seen.elapsed);
+            let over = last.map_or(0, |last| account.shed.wrapping_sub(last.shed)).into();
+            shed += over;
             Claim {
                 channel: account.place,
                 bound: self.receivers.bound(channel, &channels),
                 protected: rules.protects(channel),
                 weight: self.receivers.weigh(channel, &channels),
                 used: (account.charged - charged).min(seen.elapsed),
-                missed: last.map_or(Nanos::ZERO, |last| {
-                    cost * u64::from(account.shed.wrapping_sub(last.shed))
-                }),
+                missed: cost * over,
             }
         };
-        let claims: Vec<Claim> = now.values().map(claim).collect();
-        let limits = self.shares.decide(settings, rules.control, &seen.load(), &claims);
+        let claims: Vec<Claim> = now.values().map(&mut claim).collect();
+        let limits = self.shares.decide(settings, rules.control, &seen.load(shed), &claims);
         // Who is held to a limit may keep nobody waiting.
         if self.shares.saturated() || !limits.is_empty() {
             self.receivers.want(&channels);
@@ -128,6 +132,12 @@ impl Fair {
         self.limited.iter().filter_map(limit).collect()
     }
 
+    /// Nothing is known any more, nor looked at for a while.
+    pub(super) fn rest(&mut self, accounts: &Accounts) {
+        self.end(accounts);
+        (self.shares, self.last) = Default::default();
+    }
+
     /// Nobody is limited from now on.
     pub(super) fn end(&mut self, accounts: &Accounts) {
         let Some(cpu) = self.cpu else { return };
@@ -145,8 +155,10 @@ pub(super) struct Seen<'a> {
 }
 
 impl Seen<'_> {
-    fn load(&self) -> Load {
+    /// With so many packets discarded for a limit.
+    fn load(&self, shed: u64) -> Load {
         Load {
+            shedding: self.now.discard_cost.unwrap_or_default() * shed,
             elapsed: self.elapsed,
             idle: self.now.idle - self.last.idle,
             waited: self.now.crowded - self.last.crowded,

@@ -176,7 +176,7 @@ impl Look {
             let anew = self.anew.swap(false, Ordering::Relaxed);
             self.act(before.filter(|_| !anew), action);
             if action.regime == Regime::Asleep {
-                fair.end(self.input.accounts());
+                fair.rest(self.input.accounts());
             } else {
                 fair.look(self.input.accounts(), cpu, &settings, &last.until(&now));
             }

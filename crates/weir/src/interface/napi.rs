@@ -27,6 +27,8 @@ const PACKET_MAX: Duration = Duration::from_micros(20);
 pub(super) struct Polled {
     /// As the settings say, or it was.
     switched: bool,
+    /// Its threads would have no names: `threaded` is left as it is.
+    nameless: bool,
     /// Why threads do not, if they do not.
     pub(super) not_threaded: Option<NotThreaded>,
     /// The CPU time of each of its threads until the last tick, and what one of them took at most in the second before.
@@ -88,6 +90,11 @@ impl Protected {
 
     /// Why threads do not, if they do not.
     fn poll_by(&mut self, wanted: Napi) -> Result<Option<NotThreaded>> {
+        if napi::is_nameless(&self.interface()) {
+            (self.polled.switched, self.polled.nameless) = (true, true);
+            let chosen = wanted == Napi::Softirq && !self.is_threaded();
+            return Ok(Some(if chosen { NotThreaded::Chosen } else { NotThreaded::Nameless }));
+        }
         let turned = self.turn(wanted);
         // It is tried again after a change of the interface.
         self.polled.switched = turned.is_ok();
@@ -201,7 +208,7 @@ impl Protected {
     /// Follows which threads there are, and whether they poll as far as `threaded` says it: of that the kernel does not
     /// tell.
     pub(super) fn look_for_threads(&mut self) -> Result<()> {
-        let threaded = self.read_threaded()? != "0";
+        let threaded = self.read_threaded()? != "0" && !self.polled.nameless;
         let looked = if threaded {
             self.threads.refresh(&self.claim.journal, self.claim.ifindex)
         } else {
