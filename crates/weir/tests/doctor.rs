@@ -22,6 +22,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use weir_bpf::sys::sched;
 use weir_bpf::sys::sock_diag::{LocalSocket, SocketDiag, SocketKind};
+use weir_bpf::sys::stat::Stat;
 use weir_bpf::traffic::{FlowSpec, Transport};
 use weir_bpf::units::Nice;
 
@@ -128,6 +129,22 @@ fn a_process_that_is_stopped_or_frozen_is_to_be_continued() {
     says(&finding, "what", "its process is stopped, by a signal");
     says(&finding, "advice", &format!("sudo kill -CONT {}", server.id()));
     server.signal(Signal::CONT);
+    // PTRACE_SEIZE and PTRACE_INTERRUPT, of each thread; the first is the last of these.
+    let debug = format!(
+        "import ctypes, os, time\n\
+         for tid in sorted(map(int, os.listdir('/proc/{}/task')), reverse=True):\n \
+         for request in 0x4206, 0x4207: ctypes.CDLL(None).ptrace(request, tid, None, None)\n\
+         time.sleep(600)",
+        server.id()
+    );
+    let debugger = Owned::start(Command::new("python3").args(["-c", &debug]));
+    let pid = server.id().cast_signed();
+    wait_until("it is held", || Stat::of(pid).is_some_and(|stat| stat.is_held()));
+    let finding = host.finds("socket-full", &[host.flow(Some(TRICKLE))]);
+    says(&finding, "what", "a debugger holds its process");
+    says(&finding, "advice", &format!("in its debugger, python3 (pid {})", debugger.id()));
+    assert!(!finding["advice"].to_string().contains("kill -CONT"), "{finding:#}");
+    drop(debugger);
     // Of each version that can freeze here.
     let roots = ["", "unified", "freezer"].map(|root| Path::new("/sys/fs/cgroup").join(root));
     let name = format!("weir-test-{}-doctor", server.id());

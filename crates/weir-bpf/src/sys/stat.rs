@@ -108,6 +108,11 @@ impl Stat {
         self.field(3).is_some_and(|state: char| matches!(state, 'T' | 't'))
     }
 
+    /// Whether a debugger holds it: SIGCONT does not continue it.
+    pub fn is_held(&self) -> bool {
+        self.field(3) == Some('t')
+    }
+
     /// Whether it has begun to end: the kernel takes away what it has, which may take a while.
     pub fn is_ending(&self) -> bool {
         /// linux/sched.h

@@ -13,6 +13,7 @@ use weir_bpf::sys::link::LinkStats;
 use weir_bpf::sys::snmp::{IpStats, TcpStats, UdpStats};
 use weir_bpf::sys::sock_diag::{LocalSocket, SocketKind};
 use weir_bpf::sys::stat::Stat;
+use weir_bpf::sys::tc::EgressQueue;
 use weir_bpf::units::IfIndex;
 use weir_bpf::verdict::{Kind, Reason, Verdict};
 
@@ -66,15 +67,8 @@ impl<'a> Between<'a> {
 
     /// What the queue by which an interface sends did, if it was there all the time.
     pub fn egress(&self, ifindex: IfIndex) -> Option<EgressReading> {
-        let (before, after) =
-            (self.earlier.egresses.get(&ifindex)?, self.later.egresses.get(&ifindex)?);
-        (before.handle == after.handle && before.kinds == after.kinds).then(|| EgressReading {
-            kinds: after.kinds.clone(),
-            sent_pps: self.rate(before.sent, after.sent),
-            drop_pps: self.rate(before.dropped, after.dropped),
-            waiting: after.packets.max(before.packets),
-            waiting_bytes: after.bytes.max(before.bytes),
-        })
+        let of = |sample: &'a Sample| sample.egresses.get(&ifindex);
+        egress_between(of(self.earlier)?, of(self.later)?, self.seconds)
     }
 
     /// How much a gate has discarded, and as what most of it.
@@ -219,11 +213,15 @@ impl<'a> Between<'a> {
             Some((id.1, share(before.ran.0, after.ran.0), share(before.waited.0, after.waited.0)))
         });
         let busiest = shares.max_by(|one, other| (one.1 + one.2).total_cmp(&(other.1 + other.2)));
+        let stat = Stat::of(process.pid);
         OwnerReading {
             pid: process.pid,
             comm: process.comm.clone(),
             place: process.place(),
-            stopped: Stat::of(process.pid).is_some_and(|stat| stat.is_stopped()),
+            stopped: stat.as_ref().is_some_and(Stat::is_stopped),
+            held_by: stat.filter(Stat::is_held).map(|_| {
+                debugger(process.pid).unwrap_or_else(|| "which cannot be seen from here".into())
+            }),
             frozen: cgroup::frozen(process.pid, groups)
                 .map(|group| printable(group.as_os_str().as_bytes())),
             ran: busiest.map(|(_, ran, _)| ran.min(1.0)),
@@ -232,6 +230,29 @@ impl<'a> Between<'a> {
                 .and_then(|(tid, ..)| processor(&format!("/proc/{}/task/{tid}/stat", process.pid))),
         }
     }
+}
+
+fn egress_between(
+    before: &EgressQueue,
+    after: &EgressQueue,
+    seconds: f64,
+) -> Option<EgressReading> {
+    (before.handle == after.handle && before.kinds == after.kinds).then(|| EgressReading {
+        kinds: after.kinds.clone(),
+        sent_pps: rate(before.sent, after.sent, seconds),
+        drop_pps: rate(before.dropped, after.dropped, seconds),
+        waiting: after.packets.min(before.packets),
+        waiting_bytes: after.bytes.min(before.bytes),
+        waiting_bytes_most: after.bytes.max(before.bytes),
+    })
+}
+
+/// Who debugs a process, if that is seen in this PID namespace.
+fn debugger(pid: i32) -> Option<String> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?;
+    let tracer = tracer.trim().parse().ok()?;
+    Some(format!("{} (pid {tracer})", printable(&Stat::of(tracer)?.comm)))
 }
 
 /// Field 39 of proc(5)'s `/proc/PID/stat`.
@@ -287,5 +308,15 @@ mod tests {
         let dropped = |before, after| requests_dropped(&before, &after);
         assert_eq!(dropped(of(10, 10, 0), of(1030, 30, 0)), 1000);
         assert_eq!(dropped(of(0, 0, 0), of(80, 0, 80)), 80);
+    }
+
+    #[test]
+    fn what_waited_in_an_egress_queue_is_what_both_looks_found() {
+        let of = |packets, bytes| EgressQueue { packets, bytes, ..EgressQueue::default() };
+        for (before, after) in [(of(20, 30_000), of(1, 1514)), (of(1, 1514), of(20, 30_000))] {
+            let reading = egress_between(&before, &after, 1.0).unwrap();
+            assert_eq!((reading.waiting, reading.waiting_bytes), (1, 1514));
+            assert_eq!(reading.waiting_bytes_most, 30_000);
+        }
     }
 }

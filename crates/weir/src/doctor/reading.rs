@@ -189,6 +189,8 @@ pub struct OwnerReading {
     pub cpu: Option<u32>,
     /// Whether a signal or a debugger has stopped it.
     pub stopped: bool,
+    /// The debugger that holds it.
+    pub held_by: Option<String>,
     /// The control group with which it is frozen.
     pub frozen: Option<String>,
 }
@@ -203,10 +205,12 @@ pub struct EgressReading {
     pub sent_pps: f64,
     /// Packets dropped.
     pub drop_pps: f64,
-    /// Packets that waited in it, at the look that found more...
+    /// Packets that waited in it, at the look that found fewer...
     pub waiting: u32,
-    /// ...and their bytes.
+    /// ...and bytes...
     pub waiting_bytes: u32,
+    /// ...and bytes at the look that found more.
+    pub waiting_bytes_most: u32,
 }
 
 /// An interface.

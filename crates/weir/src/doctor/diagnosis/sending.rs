@@ -9,12 +9,17 @@ use super::words::{count, percent};
 /// A queue that drops fewer packets, or a smaller share of what it is handed, does what it is for: it tells TCP how fast to
 /// send.
 const DROPS_PER_SEC: f64 = 10.0;
-const DROPS_SHARE: f64 = 0.05;
+const DROPS_SHARE: f64 = 0.1;
+/// TCP fills a queue until it drops, and then lets it drain: one that is too small for what it is handed is as full at
+/// both looks.
+const STAYS_FULL: f64 = 0.9;
 
 pub(super) fn egress_full(reading: &Reading, interface: &InterfaceReading) -> Option<Finding> {
     let queue = interface.egress.as_ref()?;
     let share = queue.drop_pps / (queue.drop_pps + queue.sent_pps);
-    if queue.drop_pps < DROPS_PER_SEC || share < DROPS_SHARE {
+    let stays_full = queue.waiting_bytes > 0
+        && f64::from(queue.waiting_bytes) >= STAYS_FULL * f64::from(queue.waiting_bytes_most);
+    if queue.drop_pps < DROPS_PER_SEC || share < DROPS_SHARE || !stays_full {
         return None;
     }
     let name = &interface.name;

@@ -227,9 +227,13 @@ enum Reader {
     AtLimit,
     /// It does not read.
     Asleep,
-    /// It cannot: a signal or a debugger has stopped it.
+    /// It runs too little to read much.
+    Drowsy,
+    /// It cannot read: a signal has stopped it.
     Stopped,
-    /// The same of its control group.
+    /// A debugger has.
+    Held,
+    /// Its control group is frozen.
     Frozen,
     /// It reads, has time to spare, and leaves its queue full.
     HeldUp,
@@ -264,8 +268,15 @@ impl Reader {
             Self::Asleep => {
                 ("nobody reads it", "makes what is lost cheap; nothing is read for that")
             }
+            Self::Drowsy => {
+                ("its reader hardly reads", "makes what is lost cheap; no more is read for that")
+            }
             Self::Stopped => (
-                "nobody reads it: its process is stopped, by a signal or a debugger",
+                "nobody reads it: its process is stopped, by a signal",
+                "makes what is lost cheap; nothing is read for that",
+            ),
+            Self::Held => (
+                "nobody reads it: a debugger holds its process",
                 "makes what is lost cheap; nothing is read for that",
             ),
             Self::Frozen => (
@@ -316,6 +327,8 @@ fn halted(owners: &[OwnerReading]) -> Option<Reader> {
         None
     } else if owners.iter().any(|owner| owner.frozen.is_some()) {
         Some(Reader::Frozen)
+    } else if owners.iter().any(|owner| owner.held_by.is_some()) {
+        Some(Reader::Held)
     } else {
         owners.iter().any(|owner| owner.stopped).then_some(Reader::Stopped)
     }
@@ -330,6 +343,14 @@ fn continued(owners: &[OwnerReading]) -> Vec<String> {
         return vec![format!(
             "thaw {groups}    (systemctl thaw UNIT, docker unpause ID, or as it was frozen)"
         )];
+    }
+    let held = |owner: &OwnerReading| {
+        let by = owner.held_by.as_deref()?;
+        Some(format!("continue pid {} in its debugger, {by}, or end that", owner.pid))
+    };
+    let held: Vec<String> = owners.iter().filter_map(held).collect();
+    if !held.is_empty() {
+        return held;
     }
     let stopped = owners.iter().filter(|owner| owner.stopped);
     let stopped: BTreeSet<String> = stopped.map(|owner| owner.pid.to_string()).collect();
@@ -399,7 +420,11 @@ fn reader(reading: &Reading, socket: &Losing<'_>) -> Reader {
     } else if ran >= AT_LIMIT && socket.fill() >= AT_LIMIT_FILL {
         Reader::AtLimit
     } else if socket.fill() >= FULL {
-        if ran < ASLEEP { Reader::Asleep } else { Reader::HeldUp }
+        match ran {
+            0.0 => Reader::Asleep,
+            ..ASLEEP => Reader::Drowsy,
+            _ => Reader::HeldUp,
+        }
     } else {
         Reader::Bursts
     }
@@ -443,7 +468,7 @@ fn advice(reader: Reader, reading: &Reading, socket: &Losing<'_>) -> Vec<String>
     let advice = match reader {
         Reader::Crowded => OWN_CPU.into(),
         Reader::KeptWaiting => weir.unwrap_or_else(|| OWN_CPU.into()),
-        Reader::Stopped | Reader::Frozen => return continued(&socket.owners),
+        Reader::Stopped | Reader::Held | Reader::Frozen => return continued(&socket.owners),
         Reader::HeldBack => {
             "a larger quota for the reader's control group (systemd: CPUQuota=, docker: --cpus)"
                 .into()
@@ -453,7 +478,7 @@ fn advice(reader: Reader, reading: &Reading, socket: &Losing<'_>) -> Vec<String>
                 "more readers: one socket for each CPU with SO_REUSEPORT, and recvmmsg(2)";
             return once(readers.into()).chain(weir).collect();
         }
-        Reader::Asleep | Reader::HeldUp => {
+        Reader::Asleep | Reader::Drowsy | Reader::HeldUp => {
             let pid = socket.owners.first().map_or("PID".into(), |owner| owner.pid.to_string());
             format!("sudo cat /proc/{pid}/stack    (what it waits for)")
         }

@@ -135,6 +135,11 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
             "pid 812",
             "/proc/812/stack",
         ),
+        case(losing(owner(0.004, 0.0))).told(SocketFull, Likely, Contains).saying(
+            "is full, as its reader hardly reads",
+            "pid 812",
+            "/proc/812/stack",
+        ),
         // However full: what is large fills no queue to the end.
         case(losing(|socket| {
             owner(0.0, 0.0)(socket);
@@ -149,6 +154,18 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
         }))
         .told(SocketFull, Likely, Contains)
         .saying("control group is frozen", "pid 812", "thaw /sys/fs/cgroup/a "),
+        // SIGCONT would not continue it.
+        case(losing(|socket| {
+            owner(0.0, 0.0)(socket);
+            let owner = &mut socket.owners[0];
+            (owner.stopped, owner.held_by) = (true, Some("gdb (pid 77)".into()));
+        }))
+        .told(SocketFull, Likely, Contains)
+        .saying(
+            "a debugger holds its process",
+            "pid 812",
+            "continue pid 812 in its debugger, gdb (pid 77), or end that",
+        ),
         // Another worker of the same port is busy, and this is told of that one.
         case(changed(losing(owner(0.97, 0.01)), |host| {
             let mut other = SocketReading { drop_pps: 4_000.0, queued: 212_000, ..server() };
@@ -372,6 +389,19 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
         // What tells TCP how fast to send.
         case(forwarding(&["tbf"], 9.0)),
         case(forwarding(&["fq_codel"], 300.0)),
+        case(forwarding(&["tbf"], 1_000.0)),
+        case(changed(forwarding(&["tbf"], 2_000.0), |host| {
+            host.interfaces[0].egress.as_mut().unwrap().waiting_bytes = 2_000;
+        })),
+        case(changed(forwarding(&["tbf"], 2_000.0), |host| {
+            let queue = host.interfaces[0].egress.as_mut().unwrap();
+            (queue.waiting_bytes, queue.waiting_bytes_most) = (0, 0);
+        })),
+        case(forwarding(&["tbf"], 2_000.0)).told(EgressFull, Measured, Contains).saying(
+            "20 packets (29 KiB) wait in it",
+            "eth0",
+            "weir run eth1",
+        ),
         // What it sends itself.
         case(changed(forwarding(&["tbf"], 30_000.0), |host| host.ip = None))
             .told(EgressFull, Measured, No)

@@ -116,7 +116,8 @@ fn forwarding(kinds: &[&str], drop_pps: f64) -> Reading {
             sent_pps: 10_000.0,
             drop_pps,
             waiting: 20,
-            waiting_bytes: 30_000,
+            waiting_bytes: 29_000,
+            waiting_bytes_most: 30_000,
         });
         let other = InterfaceReading {
             name: "eth1".into(),
