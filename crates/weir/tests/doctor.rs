@@ -278,9 +278,11 @@ fn a_router_whose_egress_queue_is_full_is_told_so() {
     says(&finding, "advice", &format!("sudo weir run {NEAR}"));
     assert_eq!(finding["weir"], "contains");
     // None of this is routed.
-    let own = "timeout 20 python3 -c \"import socket\ns=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\n\
-               while True: s.sendto(bytes(1000),('198.19.0.2',9))\" > /dev/null 2>&1 &";
-    host.sh(own);
+    let script = "import socket\ns=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\n\
+                  while True: s.sendto(bytes(1000),('198.19.0.2',9))";
+    let mut python = Command::new("python3");
+    python.args(["-c", script]);
+    let _own = host.network.near.run(|| Owned::start(&mut python)).unwrap();
     let finding = host.finds("egress-full", &[]);
     assert_eq!(finding["weir"], "none", "{finding:#}");
 }
