@@ -18,6 +18,9 @@ use crate::rundir::{RETRY_EVERY, RunDir, stays_locked};
 /// How long a restoration by a guardian or `weir reset` may keep others waiting.
 const RESTORATION_MAX: Duration = Duration::from_secs(5);
 
+/// How often the kernel's locks are listed before one that is in no list is held by nobody.
+const LISTINGS_MAX: usize = 4;
+
 /// How long the file of a new holder may show the signature of one that is gone.
 const SIGNING_MAX: Duration = Duration::from_millis(100);
 
@@ -147,8 +150,27 @@ impl Drop for Lock {
 pub fn holders_of(dir: &RunDir, key: &Key) -> Vec<i32> {
     let Some(inode) = dir.inode(&key.lock_file()) else { return Vec::new() };
     let device = dir.device();
-    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
-    locks.lines().filter_map(|line| whole_file_holder(line, device, inode)).collect()
+    for _ in 0..LISTINGS_MAX {
+        let (locks, is_whole) = kernel_locks().unwrap_or_default();
+        let locks = String::from_utf8_lossy(&locks);
+        let holders = locks.lines().filter_map(|line| whole_file_holder(line, device, inode));
+        let holders: Vec<_> = holders.collect();
+        if is_whole || !holders.is_empty() {
+            return holders;
+        }
+    }
+    Vec::new()
+}
+
+/// `/proc/locks`, and whether it is of one moment. It comes by pages (`seq_read_iter`), and between two of them a lock
+/// goes unlisted if one before it is given back: the next page begins at the number of a line.
+fn kernel_locks() -> std::io::Result<(Vec<u8>, bool)> {
+    let mut file = fs::File::open("/proc/locks")?;
+    let mut locks = vec![0; rustix::param::page_size()];
+    let first = file.read(&mut locks)?;
+    locks.truncate(first);
+    let more = file.read_to_end(&mut locks)?;
+    Ok((locks, more == 0))
 }
 
 /// The holder that calls itself by this number, by its number here: it may be in a PID namespace of its own. `None` if
@@ -214,6 +236,7 @@ fn holder(fd: OwnedFd) -> Option<(i32, Purpose)> {
 
 #[cfg(test)]
 mod tests {
+    use rustix::thread::{CpuSet, sched_setaffinity};
     use weir_bpf::units::IfIndex;
 
     use super::*;
@@ -239,6 +262,39 @@ mod tests {
         drop(lock);
         assert_eq!(holders_of(&dir, &key), [] as [i32; 0]);
         assert_eq!(dir.names().unwrap(), [] as [&str; 0]);
+    }
+
+    /// The kernel lists locks by the CPU where they were taken; a line after those that come and go may go unlisted.
+    #[test]
+    fn a_holder_is_seen_beside_locks_that_come_and_go() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+
+        let scratch = TempDir::new().unwrap();
+        let dir = Rc::new(RunDir::create(scratch.path()).unwrap());
+        let key = Key { netns: 1, ifindex: IfIndex(2) };
+        let other = |at| fs::File::create(scratch.path().join(format!("{at}"))).unwrap();
+        let (others, done) = ([0, 1, 2, 3].map(other), AtomicBool::new(false));
+        let stay_on = |cpu| {
+            let mut cpus = CpuSet::new();
+            cpus.set(cpu);
+            let _ = sched_setaffinity(None, &cpus);
+        };
+        let unseen = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                stay_on(0);
+                while !done.load(Ordering::Relaxed) {
+                    others.iter().for_each(|other| other.lock().unwrap());
+                    others.iter().for_each(|other| other.unlock().unwrap());
+                }
+            });
+            stay_on(1);
+            let lock = Lock::take(&dir, &key, Purpose::Protect).unwrap();
+            assert!(matches!(lock, Attempt::Held(_)));
+            let unseen = (0..10_000).filter(|_| holders_of(&dir, &key).is_empty()).count();
+            done.store(true, Ordering::Relaxed);
+            unseen
+        });
+        assert_eq!(unseen, 0);
     }
 
     #[test]
