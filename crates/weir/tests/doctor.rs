@@ -239,6 +239,21 @@ fn what_weir_discards_is_told_with_where_to_look() {
     daemon.interrupt();
 }
 
+/// What it would be told of without weir, which leaves nothing to lose at the socket.
+#[test]
+fn a_process_that_is_stopped_is_found_beside_weir() {
+    let host = Host::of(network);
+    let daemon = Daemon::start(&host.network, &[]);
+    let server = host.memcached(&["-U", &PORT.to_string()]);
+    server.signal(Signal::STOP);
+    let finding = host.finds("early-discard", &[host.flow(Some(10.0 * TRICKLE))]);
+    says(&finding, "what", "its process is stopped, by a signal");
+    says(&finding, "whose", &format!("udp {NEAR_IP}:{PORT}, memcached (pid {}", server.id()));
+    says(&finding, "advice", &format!("sudo kill -CONT {}", server.id()));
+    says(&finding, "advice", &format!("sudo weir channels {NEAR}"));
+    daemon.interrupt();
+}
+
 #[test]
 fn livelock_is_found_with_what_it_costs_whom() {
     let host = Host::of(network);

@@ -6,7 +6,7 @@ use weir_bpf::verdict::Reason;
 
 use super::super::reading::{CpuReading, InterfaceReading, IpReading, Reading};
 use super::finding::{BUSY_PPS, Cause, EXHAUSTED, FULL, Finding, Help, MOST, Sureness, hindered};
-use super::sockets::{KEPT_WAITING, Losses};
+use super::sockets::{KEPT_WAITING, Losses, discarded_for};
 use super::words::{count, percent, socket_of};
 use crate::walls::WallStatus;
 
@@ -218,29 +218,39 @@ pub(super) fn early_discard(reading: &Reading, interface: &InterfaceReading) -> 
     let name = &interface.name;
     let known = Reason::ALL.iter().find(|known| known.name() == reason);
     let why = known.map_or_else(String::new, |known| format!(": {}", known.description()));
+    let full = match known {
+        Some(Reason::UdpFull) => discarded_for(reading, interface, false),
+        Some(Reason::TcpBacklogFull) => discarded_for(reading, interface, true),
+        _ => None,
+    };
+    let (whose, full, mut advice) = match full {
+        Some((whose, why, advice)) => (whose, format!("; {why}"), advice),
+        None => (name.clone(), String::new(), vec![]),
+    };
+    match known {
+        // No channel has them.
+        Some(Reason::LazyFull) => advice.extend([
+            "sudo grep -l bpf-map /proc/[0-9]*/maps    (the processes that read rings, and weir; which of them is too \
+             slow, `top` shows)"
+                .into(),
+            "for bursts a larger ring: WEIR_RING_BYTES=16777216 with the preload library; else the program asks for it"
+                .into(),
+        ]),
+        _ => advice.push(format!(
+            "sudo weir channels {name}    (whose they are; --sources: who sends them)"
+        )),
+    }
     Some(Finding {
         cause: Cause::EarlyDiscard,
         sureness: Sureness::Measured,
         what: format!(
-            "weir discards {} packets/s on {name}, most as {reason}{why}",
+            "weir discards {} packets/s on {name}, most as {reason}{why}{full}",
             count(interface.discarded_pps)
         ),
-        whose: Some(name.clone()),
+        whose: Some(whose),
         weir: Help::Contains,
         weir_does: "makes what is lost cheap, and keeps it from harming others".into(),
-        advice: match reason == Reason::LazyFull.name() {
-            // No channel has them.
-            true => vec![
-                "sudo grep -l bpf-map /proc/[0-9]*/maps    (the processes that read rings, and weir; which of them is too \
-                 slow, `top` shows)"
-                    .into(),
-                "for bursts a larger ring: WEIR_RING_BYTES=16777216 with the preload library; else the program asks for it"
-                    .into(),
-            ],
-            false => vec![format!(
-                "sudo weir channels {name}    (whose they are; --sources: who sends them)"
-            )],
-        },
+        advice,
     })
 }
 

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::iter::once;
 use std::net::SocketAddr;
 
-use super::super::reading::{OWNERS, OwnerReading, Reading, SocketReading, UdpReading};
+use super::super::reading::{
+    InterfaceReading, OWNERS, OwnerReading, Reading, SocketReading, UdpReading,
+};
 use super::finding::{Cause, FULL, Finding, Help, Sureness, hindered};
 use super::words::{count, socket_of, sockets_of};
 
@@ -318,6 +320,34 @@ pub(super) fn sockets_full(reading: &Reading, losses: &Losses<'_>) -> Vec<Findin
         });
     }
     found
+}
+
+/// A socket with a full queue for which weir discards at an interface, so that hardly a packet is lost at the socket:
+/// whose it is, why its queue is full, and what helps. One whose reader cannot run first, then the fullest.
+pub(super) fn discarded_for(
+    reading: &Reading,
+    interface: &InterfaceReading,
+    listeners: bool,
+) -> Option<(String, String, Vec<String>)> {
+    let is_behind = |socket: &Losing<'_>| {
+        let at = reading.best_for(&socket.local);
+        !socket.by_loopback() && at.is_none_or(|at| at.name == interface.name)
+    };
+    let sockets = reading.sockets.iter().flatten().filter(|socket| socket.listener == listeners);
+    let full = sockets
+        .filter_map(|socket| Losing::of(vec![socket]))
+        .filter(|socket| socket.fill() >= FULL && is_behind(socket));
+    let first = full.max_by_key(|socket| (halted(&socket.owners).is_some(), socket.queued))?;
+    let reader = reader(reading, &first);
+    let why = if listeners {
+        halted(&first.owners)?.words().0.replace("reads it", "accepts them")
+    } else {
+        reader.words().0.into()
+    };
+    // weir is there already.
+    let weir = reading.try_weir(Some(interface));
+    let advice = advice(reader, reading, &first).into_iter().filter(|each| *each != weir).collect();
+    Some((first.whose.clone(), why, advice))
 }
 
 /// Why none of these runs, if one of them cannot. One that is stopped and continued all the time, as by `cpulimit`, runs.
