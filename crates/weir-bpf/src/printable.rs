@@ -30,10 +30,17 @@ pub fn cut(text: &str, chars_max: usize) -> String {
 fn is_plain(each: char) -> bool {
     let invisible = matches!(
         each,
-        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..
     );
-    !each.is_control() && !invisible
+    // Those who show Hebrew, Arabic and the like from right to left take the digits and brackets behind it along.
+    let from_right = matches!(
+        each,
+        '\u{590}'..='\u{8ff}' | '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{fefe}' | '\u{10800}'..='\u{10fff}'
+            | '\u{1e800}'..='\u{1efff}'
+    );
+    !each.is_control() && !invisible && !from_right
 }
 
 fn escape(each: char) -> impl Iterator<Item = char> {
@@ -56,6 +63,8 @@ mod tests {
             ("größe".as_bytes(), "größe"),
             (b"\xff\xc3", "\\xff\\xc3"),
             ("\u{9b}2J\u{202e}evil\u{200b}".as_bytes(), "\\u{9b}2J\\u{202e}evil\\u{200b}"),
+            ("a\u{115f}b\u{3164}".as_bytes(), "a\\u{115f}b\\u{3164}"),
+            ("\u{627} (pid 12)".as_bytes(), "\\u{627} (pid 12)"),
             // What systemd writes for a dash.
             (b"dev-disk\\x2dlabel.mount", "dev-disk\\x2dlabel.mount"),
         ] {

@@ -458,6 +458,7 @@ impl InterfaceStatus {
         if status.schema != SCHEMA {
             return Err(malformed(dir, &name, format!("schema {}", status.schema)));
         }
+        let now = monotonic_now();
         let holder = holder_of(dir, key, status.pid);
         if holder.is_none() && dir.inode(&name).is_none() {
             return Ok(None);
@@ -468,7 +469,7 @@ impl InterfaceStatus {
         let guardian = status.guardian_pid.and_then(Stat::of);
         status.guardian_is_stopped = guardian.is_some_and(|guardian| guardian.is_stopped());
         (status.running, status.pid) = (holder.is_some(), holder.unwrap_or(status.pid));
-        let written_ago = |at| Duration::from(monotonic_now() - at);
+        let written_ago = |at| Duration::from(now - at);
         let age = status.written_at.take().map(written_ago).or(age);
         status.silent_for = age.filter(|age| status.running && *age >= SILENT);
         status.stalled = status.silent_for.is_some() && dir.has_room_for(text.len());
