@@ -302,6 +302,19 @@ fn a_router_whose_egress_queue_is_full_is_told_so() {
     assert_eq!(finding["weir"], "none", "{finding:#}");
 }
 
+#[test]
+fn a_class_that_loses_most_of_what_it_is_handed_is_told_so() {
+    let host = Host::of(router);
+    host.sh("tc qdisc add dev near2 root handle 1: htb default 1
+         tc class add dev near2 parent 1: classid 1:1 htb rate 1gbit
+         tc class add dev near2 parent 1: classid 1:2 htb rate 100kbit
+         tc qdisc add dev near2 parent 1:2 pfifo limit 20
+         tc filter add dev near2 parent 1: protocol ip u32 match ip dport 9 0xffff flowid 1:2");
+    let to = |port, rate| flow_to(&host.network, BEHIND, (4096, port), rate);
+    let finding = host.finds("egress-full", &[to(9, 0.2 * TRICKLE), to(PORT, 4.0 * TRICKLE)]);
+    says(&finding, "what", "by which near2 sends (htb, pfifo; class 1:2) is full");
+}
+
 /// UDP's memory is the whole machine's, and its limit is not shown in other network namespaces. Only sockets that hold
 /// more than a page feel the limit, and this is put back
 /// by a process of its own, however the test ends.

@@ -15,12 +15,21 @@ use crate::units::IfIndex;
 const TCA_STATS_BASIC: u16 = 1;
 const TCA_STATS_QUEUE: u16 = 3;
 
-/// The queue by which an interface sends, with all that is below its root.
+/// The queues by which an interface sends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct EgressQueue {
+pub struct Egress {
     /// Of the disciplines, each once: such as `tbf`; the root's first.
     pub kinds: Vec<String>,
-    /// The root's number, as one that takes its place has another.
+    /// The root, which counts what is lost below it, too, and then those below it.
+    pub queues: Vec<EgressQueue>,
+}
+
+/// One queueing discipline.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EgressQueue {
+    /// The class that it is of, such as `1:10`; the root is of none.
+    pub class: Option<String>,
+    /// Its number, as one that takes its place has another.
     pub handle: u32,
     /// Packets that it has sent...
     pub sent: u64,
@@ -62,15 +71,22 @@ impl Listed {
         self.attributes().text(libc::TCA_KIND).unwrap_or_default()
     }
 
-    fn count(&self, into: &mut EgressQueue) {
+    fn queue(&self) -> EgressQueue {
         let stats = self.attributes().within(libc::TCA_STATS2);
         // Bytes, of 64 bits, and packets.
         let sent = stats.value(TCA_STATS_BASIC).and_then(|basic| number(basic.get(8..)?));
         let queue = stats.value(TCA_STATS_QUEUE).unwrap_or_default();
         let each = |at: usize| queue.get(4 * at..).and_then(number).unwrap_or_default();
-        into.handle = self.header.handle.into();
-        into.sent = sent.unwrap_or_default().into();
-        (into.packets, into.bytes, into.dropped) = (each(0), each(1), each(2).into());
+        let TcHeader { parent, handle, .. } = self.header;
+        EgressQueue {
+            class: (parent != TcHandle::ROOT)
+                .then(|| format!("{:x}:{:x}", parent.major, parent.minor)),
+            handle: handle.into(),
+            sent: sent.unwrap_or_default().into(),
+            dropped: each(2).into(),
+            packets: each(0),
+            bytes: each(1),
+        }
     }
 }
 
@@ -131,22 +147,19 @@ impl Links {
     ///
     /// # Errors
     /// As [`Links::name`].
-    pub fn egress_queues(&self) -> Result<HashMap<IfIndex, EgressQueue>> {
+    pub fn egresses(&self) -> Result<HashMap<IfIndex, Egress>> {
         let what = || "every interface".into();
         let mut all: Vec<Listed> =
             self.ask("list queueing disciplines of", what, queueing_disciplines(), NLM_F_DUMP)?;
         all.retain(|listed| listed.header.parent != TcHandle::INGRESS);
         all.sort_by_key(|listed| listed.header.parent != TcHandle::ROOT);
-        let mut found: HashMap<IfIndex, EgressQueue> = HashMap::new();
+        let mut found: HashMap<IfIndex, Egress> = HashMap::new();
         for listed in &all {
-            let queue = found.entry(IfIndex(listed.header.index.cast_unsigned())).or_default();
+            let egress = found.entry(IfIndex(listed.header.index.cast_unsigned())).or_default();
             let kind = listed.kind();
-            // A root counts what is lost below it, too.
-            if listed.header.parent == TcHandle::ROOT {
-                listed.count(queue);
-            }
-            if !queue.kinds.contains(&kind) {
-                queue.kinds.push(kind);
+            egress.queues.push(listed.queue());
+            if !egress.kinds.contains(&kind) {
+                egress.kinds.push(kind);
             }
         }
         Ok(found)

@@ -13,7 +13,7 @@ use weir_bpf::sys::link::LinkStats;
 use weir_bpf::sys::snmp::{IpStats, TcpStats, UdpStats};
 use weir_bpf::sys::sock_diag::{LocalSocket, SocketKind};
 use weir_bpf::sys::stat::Stat;
-use weir_bpf::sys::tc::EgressQueue;
+use weir_bpf::sys::tc::{Egress, EgressQueue};
 use weir_bpf::units::IfIndex;
 use weir_bpf::verdict::{Kind, Reason, Verdict};
 
@@ -65,10 +65,11 @@ impl<'a> Between<'a> {
         self.rate(of(self.earlier), of(self.later))
     }
 
-    /// What the queue by which an interface sends did, if it was there all the time.
-    pub fn egress(&self, ifindex: IfIndex) -> Option<EgressReading> {
+    /// What the queues by which an interface sends did, those that were there all the time.
+    pub fn egress(&self, ifindex: IfIndex) -> Vec<EgressReading> {
         let of = |sample: &'a Sample| sample.egresses.get(&ifindex);
-        egress_between(of(self.earlier)?, of(self.later)?, self.seconds)
+        let both = of(self.earlier).zip(of(self.later));
+        both.map_or_else(Vec::new, |(before, after)| egress_between(before, after, self.seconds))
     }
 
     /// How much a gate has discarded, and as what most of it.
@@ -232,19 +233,24 @@ impl<'a> Between<'a> {
     }
 }
 
-fn egress_between(
-    before: &EgressQueue,
-    after: &EgressQueue,
-    seconds: f64,
-) -> Option<EgressReading> {
-    (before.handle == after.handle && before.kinds == after.kinds).then(|| EgressReading {
-        kinds: after.kinds.clone(),
-        sent_pps: rate(before.sent, after.sent, seconds),
-        drop_pps: rate(before.dropped, after.dropped, seconds),
-        waiting: after.packets.min(before.packets),
-        waiting_bytes: after.bytes.min(before.bytes),
-        waiting_bytes_most: after.bytes.max(before.bytes),
-    })
+fn egress_between(before: &Egress, after: &Egress, seconds: f64) -> Vec<EgressReading> {
+    let earlier: HashMap<_, _> =
+        before.queues.iter().map(|each| ((&each.class, each.handle), each)).collect();
+    let kinds = &after.kinds;
+    let queue = |after: &EgressQueue| {
+        let before =
+            earlier.get(&(&after.class, after.handle)).filter(|_| before.kinds == *kinds)?;
+        Some(EgressReading {
+            kinds: kinds.clone(),
+            class: after.class.clone(),
+            sent_pps: rate(before.sent, after.sent, seconds),
+            drop_pps: rate(before.dropped, after.dropped, seconds),
+            waiting: after.packets.min(before.packets),
+            waiting_bytes: after.bytes.min(before.bytes),
+            waiting_bytes_most: after.bytes.max(before.bytes),
+        })
+    };
+    after.queues.iter().filter_map(queue).collect()
 }
 
 /// Who debugs a process, if that is seen in this PID namespace.
@@ -312,9 +318,12 @@ mod tests {
 
     #[test]
     fn what_waited_in_an_egress_queue_is_what_both_looks_found() {
-        let of = |packets, bytes| EgressQueue { packets, bytes, ..EgressQueue::default() };
+        let of = |packets, bytes| Egress {
+            kinds: vec!["tbf".into()],
+            queues: vec![EgressQueue { packets, bytes, ..EgressQueue::default() }],
+        };
         for (before, after) in [(of(20, 30_000), of(1, 1514)), (of(1, 1514), of(20, 30_000))] {
-            let reading = egress_between(&before, &after, 1.0).unwrap();
+            let reading = &egress_between(&before, &after, 1.0)[0];
             assert_eq!((reading.waiting, reading.waiting_bytes), (1, 1514));
             assert_eq!(reading.waiting_bytes_most, 30_000);
         }

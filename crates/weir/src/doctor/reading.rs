@@ -199,8 +199,10 @@ pub struct OwnerReading {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EgressReading {
-    /// Of its disciplines, the root's first.
+    /// Of all the interface's disciplines, the root's first.
     pub kinds: Vec<String>,
+    /// The class that this is the queue of, such as `1:10`; `None` of the root's.
+    pub class: Option<String>,
     /// Packets sent.
     pub sent_pps: f64,
     /// Packets dropped.
@@ -240,8 +242,10 @@ pub struct InterfaceReading {
     pub discarded_pps: f64,
     /// The reason of most of these.
     pub discarded_as: Option<String>,
-    /// The queue by which it sends.
+    /// The queue by which it sends...
     pub egress: Option<EgressReading>,
+    /// ...and those of classes below it.
+    pub egress_classes: Vec<EgressReading>,
     /// Its receive queues.
     pub queues: Option<u32>,
     /// How many it could have.

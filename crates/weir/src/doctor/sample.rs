@@ -26,7 +26,7 @@ use weir_bpf::sys::snmp::{self, IpStats, TcpStats, UdpStats};
 use weir_bpf::sys::sock_diag::SocketDiag;
 use weir_bpf::sys::stat::{self, Stat};
 use weir_bpf::sys::sysfs::NetSysfs;
-use weir_bpf::sys::tc::EgressQueue;
+use weir_bpf::sys::tc::Egress;
 use weir_bpf::units::IfIndex;
 
 use super::between::Between;
@@ -74,7 +74,7 @@ pub struct Sample {
     pub(super) udp_before: Option<UdpStats>,
     pub(super) tcp_before: Option<TcpStats>,
     pub(super) links: HashMap<IfIndex, LinkStats>,
-    pub(super) egresses: HashMap<IfIndex, EgressQueue>,
+    pub(super) egresses: HashMap<IfIndex, Egress>,
     /// The interfaces that weir protects...
     pub(super) running: Vec<InterfaceStatus>,
     /// ...and what its gates have counted.
@@ -154,7 +154,7 @@ impl Looker {
             (status.ifindex, counters.unwrap_or_else(|_| status.counters()))
         });
         let gates = counters.collect();
-        let egresses = self.links.egress_queues();
+        let egresses = self.links.egresses();
         let egresses = self.seen("queueing disciplines", egresses).unwrap_or_default();
         let links = self.interfaces.iter().map(|link| link.ifindex).chain(self.loopback);
         Sample {
@@ -240,13 +240,16 @@ impl Looker {
             let below = sysfs.and_then(|sysfs| sysfs.lower(&link.name).ok()).unwrap_or_default();
             let below_ppp = pppoe_devices(&pppoe).filter(|_| is_ppp).map(Into::into);
             let below: BTreeSet<String> = below.into_iter().chain(below_ppp).collect();
+            let (roots, egress_classes): (Vec<_>, _) =
+                between.egress(link.ifindex).into_iter().partition(|queue| queue.class.is_none());
             InterfaceReading {
                 name: link.name.clone(),
                 takes_gate: link.takes_gate(),
                 master: link.master.and_then(|master| self.links.name(master).ok()),
                 receive_pps: between.received(link.ifindex),
                 ring_drop_pps: between.ring_dropped(link.ifindex),
-                egress: between.egress(link.ifindex),
+                egress: roots.into_iter().next(),
+                egress_classes,
                 outside: is_ppp || sysfs.is_some_and(has_device),
                 lower: below.into_iter().filter(|name| names.contains(name.as_str())).collect(),
                 ..InterfaceReading::default()

@@ -2,7 +2,7 @@
 
 use weir_bpf::egress::is_read;
 
-use super::super::reading::{InterfaceReading, Reading};
+use super::super::reading::{EgressReading, InterfaceReading, Reading};
 use super::finding::{Cause, Finding, Help, Sureness, hindered};
 use super::words::{count, percent};
 
@@ -15,13 +15,16 @@ const DROPS_SHARE: f64 = 0.1;
 const STAYS_FULL: f64 = 0.9;
 
 pub(super) fn egress_full(reading: &Reading, interface: &InterfaceReading) -> Option<Finding> {
-    let queue = interface.egress.as_ref()?;
-    let share = queue.drop_pps / (queue.drop_pps + queue.sent_pps);
-    let stays_full = queue.waiting_bytes > 0
-        && f64::from(queue.waiting_bytes) >= STAYS_FULL * f64::from(queue.waiting_bytes_most);
-    if queue.drop_pps < DROPS_PER_SEC || share < DROPS_SHARE || !stays_full {
-        return None;
-    }
+    let share = |queue: &EgressReading| queue.drop_pps / (queue.drop_pps + queue.sent_pps);
+    let is_full = |queue: &&EgressReading| {
+        let stays_full = queue.waiting_bytes > 0
+            && f64::from(queue.waiting_bytes) >= STAYS_FULL * f64::from(queue.waiting_bytes_most);
+        queue.drop_pps >= DROPS_PER_SEC && share(queue) >= DROPS_SHARE && stays_full
+    };
+    // A class's losses may be little of the whole.
+    let class = interface.egress_classes.iter().filter(is_full);
+    let worst = class.max_by(|one, other| one.drop_pps.total_cmp(&other.drop_pps));
+    let queue = interface.egress.as_ref().filter(is_full).or(worst)?;
     let name = &interface.name;
     // Packets that are to leave by it come by others.
     let at = reading.best_of(|each| each.name != *name && !interface.lower.contains(&each.name));
@@ -46,16 +49,17 @@ pub(super) fn egress_full(reading: &Reading, interface: &InterfaceReading) -> Op
     let look = format!(
         "tc -s -d qdisc show dev {name}    (whose limit it is: a higher rate, if the link has one, or less for it)"
     );
+    let class = queue.class.as_ref().map_or_else(String::new, |class| format!("; class {class}"));
     let weir_first = (weir == Help::Contains).then(|| reading.try_weir(at));
     Some(Finding {
         cause: Cause::EgressFull,
         sureness: Sureness::Measured,
         what: format!(
-            "The queue by which {name} sends ({}) is full: it drops {} packets/s, {} of what it is handed; {} packets \
-             ({} KiB) wait in it",
+            "The queue by which {name} sends ({}{class}) is full: it drops {} packets/s, {} of what it is handed; {} \
+             packets ({} KiB) wait in it",
             queue.kinds.join(", "),
             count(queue.drop_pps),
-            percent(share),
+            percent(share(queue)),
             count(queue.waiting.into()),
             queue.waiting_bytes.div_ceil(1024)
         ),

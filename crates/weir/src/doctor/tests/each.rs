@@ -402,6 +402,22 @@ fn each_host_is_told_its_own_trouble_and_no_other() {
             "eth0",
             "weir run eth1",
         ),
+        // A class of which most is lost, and little of the whole.
+        case(changed(forwarding(&["htb", "pfifo"], 500.0), |host| {
+            let whole = host.interfaces[0].egress.clone().unwrap();
+            let class = |class: &str, sent_pps| EgressReading {
+                class: Some(class.into()),
+                sent_pps,
+                ..whole.clone()
+            };
+            host.interfaces[0].egress_classes = vec![class("1:10", 9_900.0), class("1:20", 100.0)];
+        }))
+        .told(EgressFull, Measured, No)
+        .saying(
+            "(htb, pfifo; class 1:20) is full: it drops 500 packets/s, 83%",
+            "eth0",
+            "tc -s",
+        ),
         // What it sends itself.
         case(changed(forwarding(&["tbf"], 30_000.0), |host| host.ip = None))
             .told(EgressFull, Measured, No)

@@ -118,6 +118,7 @@ fn forwarding(kinds: &[&str], drop_pps: f64) -> Reading {
             waiting: 20,
             waiting_bytes: 29_000,
             waiting_bytes_most: 30_000,
+            ..EgressReading::default()
         });
         let other = InterfaceReading {
             name: "eth1".into(),
