@@ -425,8 +425,8 @@ static __always_inline void count_poll(struct weir_input *input, int work,
 		several && input->full_polls >= WEIR_CONTENDED_POLLS;
 }
 
-SEC("tp_btf/napi_poll")
-int BPF_PROG(weir_polled, struct napi_struct *napi, int work, int budget)
+/* Whose the CPU was in this poll. */
+static __always_inline void meter_poll(int work, int budget, bool on_thread)
 {
 	struct weir_cpu *cpu = cpu_at(bpf_get_smp_processor_id());
 	struct weir_poll *poll = current_poll();
@@ -434,7 +434,7 @@ int BPF_PROG(weir_polled, struct napi_struct *napi, int work, int budget)
 	struct weir_input *input;
 
 	if (!cpu || !poll)
-		return 0;
+		return;
 	/* This poll's own: another's, in softirq, is not input's next. */
 	discarded = poll->discarded - poll->discarded_seen;
 	discards = poll->discards - poll->discards_seen;
@@ -443,15 +443,15 @@ int BPF_PROG(weir_polled, struct napi_struct *napi, int work, int budget)
 	poll->discards_seen = poll->discards;
 	poll->beside_seen = poll->beside;
 	if (cpu->running != WEIR_RUNNING_INPUT)
-		return 0;
+		return;
 	input = input_at(cpu->input);
 	if (!input)
-		return 0;
+		return;
 	now = bpf_ktime_get_ns();
 	took = now - input->polled_ns;
 	input->polled_ns = now;
 	poll->ended_ns = now;
-	if (is_polled_by(napi, bpf_get_current_task_btf()))
+	if (on_thread)
 		count_poll(input, work, budget, poll->touches > 1);
 	if (discarded != discards)
 		discarded = frames_of(discarded, discards,
@@ -463,6 +463,19 @@ int BPF_PROG(weir_polled, struct napi_struct *napi, int work, int budget)
 		poll->full_id = 0;
 	}
 	input->beside += beside;
+}
+
+/* The queue probe's program calls it. */
+SEC("tp_btf/napi_poll")
+int BPF_PROG(weir_polled, struct napi_struct *napi, int work, int budget)
+{
+	const struct task_struct *task = bpf_get_current_task_btf();
+	bool on_thread = is_polled_by(napi, task);
+
+	if (on_thread)
+		find_strain(napi, task, work, budget);
+	if (watched)
+		meter_poll(work, budget, on_thread);
 	return 0;
 }
 

@@ -60,9 +60,10 @@ MAP(input_of_thread, BPF_MAP_TYPE_HASH, 0, WEIR_INPUTS, __u32, __u32);
 MAP(consumers, BPF_MAP_TYPE_LRU_HASH, 0, WEIR_CONSUMERS, __u32,
     struct weir_consumer);
 
-/* Set by user space: weir's own process, and which watch this is. Of an earlier
- * one nothing is known to be as it was. */
+/* Set by user space: weir's own process, whether somebody is watched, and which
+ * watch this is. Of an earlier one nothing is known to be as it was. */
 __u32 own_tgid;
+__u32 watched;
 __u32 watch;
 /* Likewise: which watch of receptions this is, or was the last, and whether it
  * is over. */

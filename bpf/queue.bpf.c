@@ -260,6 +260,11 @@ int BPF_PROG(weir_refused6, struct sock *sk, struct sk_buff *skb, int rc)
 	return 0;
 }
 
+/* Of the governor, what is to be done where a poll ends, if anything: each
+ * program at a tracepoint costs as much again, also for what is sent by a veth
+ * or the loopback, packet by packet. */
+MAP(at_poll_end, BPF_MAP_TYPE_PROG_ARRAY, 0, 1, __u32, __u32);
+
 /*
  * The end of a NAPI poll. What the gate admitted in it has reached its queue,
  * or never will: nothing of it is in flight in the next one.
@@ -268,6 +273,7 @@ SEC("tp_btf/napi_poll")
 int BPF_PROG(weir_poll_end)
 {
 	end_poll();
+	bpf_tail_call(ctx, &at_poll_end, 0);
 	return 0;
 }
 

@@ -91,22 +91,22 @@ static __always_inline void strain_compare(struct weir_strain *strain,
 }
 
 /* At the end of a NAPI poll, on its thread. */
-SEC("tp_btf/napi_poll")
-int BPF_PROG(weir_strain, struct napi_struct *napi, int work, int budget)
+static __always_inline void find_strain(struct napi_struct *napi,
+					const struct task_struct *task,
+					int work, int budget)
 {
-	const struct task_struct *task = bpf_get_current_task_btf();
 	const struct task_struct___runs *runs = (const void *)task;
 	struct weir_strain now = {}, *strain;
 	__u32 *number = number_of(task);
 
 	strain = number ? bpf_map_lookup_elem(&strains, number) : NULL;
-	if (!strain || !is_polled_by(napi, task))
-		return 0;
+	if (!strain)
+		return;
 	now.seen_ns = bpf_ktime_get_ns();
 	compare_refusals(napi, now.seen_ns);
 	if (!strain->wait_ns ||
 	    !bpf_core_field_exists(runs->sched_info.run_delay))
-		return 0;
+		return;
 	strain->full_polls = work < budget ? 0 : strain->full_polls + 1;
 	strain->overruns += strain->full_polls == WEIR_OVERRUN_POLLS;
 	if (work < budget)
@@ -114,7 +114,7 @@ int BPF_PROG(weir_strain, struct napi_struct *napi, int work, int budget)
 	else
 		strain->full++;
 	if (now.seen_ns - strain->seen_ns < STRAIN_WINDOW_NS)
-		return 0;
+		return;
 	now.ran_ns = runs->se.sum_exec_runtime;
 	now.waited_ns = runs->sched_info.run_delay;
 	now.turns = runs->sched_info.pcount;
@@ -126,7 +126,6 @@ int BPF_PROG(weir_strain, struct napi_struct *napi, int work, int budget)
 	strain->overruns = 0;
 	strain->full = 0;
 	strain->drained = 0;
-	return 0;
 }
 
 #endif /* WEIR_STRAIN_H */

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::mem::offset_of;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, Mutex};
 
 use libbpf_rs::btf::Btf;
@@ -25,6 +25,8 @@ use crate::units::{CpuId, Nanos, Permille};
 
 /// The CPU that a thread last ran on, in `/proc/PID/stat` (proc_pid_stat(5)).
 const PROCESSOR: usize = 39;
+/// The only place of a map that has one.
+const FIRST: [u8; 4] = 0_u32.to_ne_bytes();
 const TRACEPOINTS: &str = "the governor's tracepoints";
 
 /// What is known of one NAPI thread since it is watched. Times only grow.
@@ -116,6 +118,8 @@ impl Inputs {
         })?;
         let numbers = MapHandle::try_from(&skel.maps.input_of_thread)
             .map_err(Error::bpf("share", TRACEPOINTS))?;
+        let at_poll_end = MapHandle::try_from(&probe.maps().at_poll_end)
+            .map_err(Error::bpf("share", TRACEPOINTS))?;
         let shared = Shared {
             cpus: Mapped::of(skel.maps.cpus.as_fd(), cpus as usize)?,
             inputs: Mapped::of(skel.maps.inputs.as_fd(), abi::INPUTS)?,
@@ -125,7 +129,7 @@ impl Inputs {
             free: Mutex::new((0..abi::INPUTS as u32).rev().collect()),
             watch: Mutex::new(Watch {
                 skel,
-                strain: None,
+                at_poll_end,
                 wanted_by: BTreeSet::new(),
                 links: vec![],
                 receptions_wanted_by: BTreeSet::new(),
@@ -156,7 +160,7 @@ impl Inputs {
         let key = thread.as_raw_nonzero().get().to_ne_bytes();
         let noted = self.shared.numbers.update(&key, &number.to_ne_bytes(), MapFlags::ANY);
         noted.map_err(Error::bpf("watch a NAPI thread with", TRACEPOINTS))?;
-        lock(&self.shared.watch).attach_strain()?;
+        lock(&self.shared.watch).hear_polls(true)?;
         Ok(input)
     }
 }
@@ -164,8 +168,8 @@ impl Inputs {
 /// The programs, attached while somebody wants it: while nothing is wrong they cost nothing.
 struct Watch {
     skel: InputSkel<'static>,
-    /// Where each poll ends, as long as there is a thread to wake the governor for.
-    strain: Option<Link>,
+    /// What is done where each poll ends, as long as there is a thread to wake the governor for.
+    at_poll_end: MapHandle,
     wanted_by: BTreeSet<u32>,
     links: Vec<Link>,
     receptions_wanted_by: BTreeSet<u32>,
@@ -174,21 +178,21 @@ struct Watch {
 }
 
 impl Watch {
-    fn attach_strain(&mut self) -> Result<()> {
-        hear(&mut self.strain, &self.skel.progs.weir_strain, true, TRACEPOINTS).map(drop)
+    fn hear_polls(&self, wanted: bool) -> Result<()> {
+        let program = self.skel.progs.weir_polled.as_fd().as_raw_fd().to_ne_bytes();
+        let done = match wanted {
+            true => self.at_poll_end.update(&FIRST, &program, MapFlags::ANY),
+            false => self.at_poll_end.delete(&FIRST),
+        };
+        done.map_err(Error::bpf("attach", TRACEPOINTS))
     }
 
     fn attach(&mut self) -> Result<()> {
         let progs = &self.skel.progs;
         // Who is woken, and by whom, before who runs.
-        let all = [
-            &progs.weir_waking,
-            &progs.weir_wakeup,
-            &progs.weir_migrate,
-            &progs.weir_polled,
-            &progs.weir_switch,
-        ];
+        let all = [&progs.weir_waking, &progs.weir_wakeup, &progs.weir_migrate, &progs.weir_switch];
         self.links = attach_all(TRACEPOINTS, all)?;
+        globals(self.skel.maps.bss_data.as_deref_mut()).watched = 1;
         Ok(())
     }
 
@@ -210,6 +214,7 @@ impl Watch {
     }
 
     fn detach(&mut self) {
+        globals(self.skel.maps.bss_data.as_deref_mut()).watched = 0;
         self.detach_receptions();
         self.links.clear();
     }
@@ -342,7 +347,8 @@ impl Drop for Input {
         let mut free = lock(&self.shared.free);
         free.push(self.number);
         if free.len() == abi::INPUTS {
-            lock(&self.shared.watch).strain = None;
+            // Nothing is done there for no thread.
+            let _ = lock(&self.shared.watch).hear_polls(false);
         }
     }
 }
