@@ -24,6 +24,8 @@
 
 /* Set by user space before a run, read and written here during it. */
 struct weir_traffic_flow flows[WEIR_TRAFFIC_FLOWS];
+/* When the schedules began; 0: they have not. Set last, and read first: so the
+ * flows are as set for it, and the clock is not behind it. */
 __u64 start_ns;
 __u32 is_over; /* nothing is to be sent, or waited for, any more */
 __u32 random_state = 1;
@@ -218,10 +220,13 @@ struct chosen {
  */
 static long look(__u32 number, struct chosen *chosen)
 {
+	__u64 begun_ns = *(volatile __u64 *)&start_ns;
 	__u64 now_ns = bpf_ktime_get_ns();
-	__u32 cut, due = due_flow(Q16(now_ns - start_ns));
+	__u32 cut, due = WEIR_TRAFFIC_FLOWS;
 	struct weir_traffic_flow *flow;
 
+	if (begun_ns)
+		due = due_flow(Q16(now_ns - begun_ns));
 	if (due >= WEIR_TRAFFIC_FLOWS)
 		return kept && now_ns - kept_since_ns > HOLD_NS;
 	flow = &flows[due];

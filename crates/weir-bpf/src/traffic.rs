@@ -136,16 +136,18 @@ impl Generator {
 
     /// Starts every flow that was set, its schedule beginning now.
     pub fn start(&self) {
-        self.globals.set(0, offset_of!(Globals, start_ns), monotonic_now().0);
         for flow in (0..abi::TRAFFIC_FLOWS).filter(|flow| self.configured[*flow]) {
             self.globals.set(0, in_flow(flow, offset_of!(Flow, next_q16)), 0_u64);
             self.globals.set(0, in_flow(flow, offset_of!(Flow, burst_left)), 0_u16);
             self.globals.set(0, in_flow(flow, offset_of!(Flow, enabled)), 1_u32);
         }
+        // Last: who reads it finds the rest, and a later time. Else a schedule could begin years ahead.
+        self.globals.set(0, offset_of!(Globals, start_ns), monotonic_now().0);
     }
 
     /// Stops every flow: not one packet more is sent.
     pub fn stop(&self) {
+        self.globals.set(0, offset_of!(Globals, start_ns), 0_u64);
         for flow in 0..abi::TRAFFIC_FLOWS {
             self.globals.set(0, in_flow(flow, offset_of!(Flow, enabled)), 0_u32);
         }

@@ -212,6 +212,23 @@ fn malformed_packets_are_so_in_the_way_that_they_should() {
     }
 }
 
+/// Its clock is read, and its schedule set, on two CPUs.
+#[test]
+fn a_generator_that_is_started_again_and_again_sends_each_time() {
+    let network = Network::new();
+    let flow = flow(&network, Transport::Udp, (FAR_IP4, NEAR_IP4));
+    network.while_sent(&mut network.generator(), &[flow], None, |generator| {
+        for _ in 0..5_000 {
+            let before = generator.counts(0).sent;
+            wait_until("it sends", || generator.counts(0).sent > before);
+            generator.stop();
+            // It may be about to send one.
+            std::thread::sleep(Duration::from_micros(100));
+            generator.start();
+        }
+    });
+}
+
 #[test]
 fn a_group_and_a_broadcast_address_reach_those_who_listen() {
     const GROUP: [u8; 4] = [233, 252, 0, 1]; // MCAST-TEST-NET (RFC 6676)
