@@ -69,7 +69,6 @@ pub struct Generator {
     /// The program's global variables. Those that are no single number are written while no run could read them.
     globals: Mapped<Globals>,
     frame_len: usize,
-    configured: [bool; abi::TRAFFIC_FLOWS],
 }
 
 impl Generator {
@@ -97,7 +96,6 @@ impl Generator {
             _handed_link: handed_link,
             globals: Mapped::of(skel.maps.bss.as_fd(), 1)?,
             frame_len: 0,
-            configured: [false; abi::TRAFFIC_FLOWS],
         })
     }
 
@@ -119,8 +117,8 @@ impl Generator {
         self.frame_len = frames.iter().map(|frame| frame.len).max().unwrap_or(0);
         for (flow, frame) in flows.iter_mut().zip(&frames) {
             flow.surplus = (self.frame_len - frame.len) as u16;
+            flow.enabled = 1;
         }
-        self.configured = std::array::from_fn(|index| index < specs.len());
         self.globals.set(0, offset_of!(Globals, flows), flows);
         self.globals.set(0, offset_of!(Globals, start_len), start_len);
         Ok(())
@@ -136,21 +134,17 @@ impl Generator {
 
     /// Starts every flow that was set, its schedule beginning now.
     pub fn start(&self) {
-        for flow in (0..abi::TRAFFIC_FLOWS).filter(|flow| self.configured[*flow]) {
+        for flow in 0..abi::TRAFFIC_FLOWS {
             self.globals.set(0, in_flow(flow, offset_of!(Flow, next_q16)), 0_u64);
             self.globals.set(0, in_flow(flow, offset_of!(Flow, burst_left)), 0_u16);
-            self.globals.set(0, in_flow(flow, offset_of!(Flow, enabled)), 1_u32);
         }
-        // Last: who reads it finds the rest, and a later time. Else a schedule could begin years ahead.
+        // Last: who reads it finds the rest, and a later time. Else a schedule could begin centuries ahead.
         self.globals.set(0, offset_of!(Globals, start_ns), monotonic_now().0);
     }
 
-    /// Stops every flow: not one packet more is sent.
+    /// Stops every flow: at most the packet that is being made is still sent.
     pub fn stop(&self) {
         self.globals.set(0, offset_of!(Globals, start_ns), 0_u64);
-        for flow in 0..abi::TRAFFIC_FLOWS {
-            self.globals.set(0, in_flow(flow, offset_of!(Flow, enabled)), 0_u32);
-        }
     }
 
     /// What a flow has sent so far.
